@@ -1,0 +1,1 @@
+"""What to compute: records, configuration, data, verifiers, algorithms. Never where it runs."""

@@ -1,0 +1,37 @@
+"""The whole tree."""
+
+from rlvr_platform.config.algorithm import AlgorithmConfig
+from rlvr_platform.config.allocator import AllocatorConfig
+from rlvr_platform.config.base import Section, setting
+from rlvr_platform.config.checkpoint import CheckpointConfig
+from rlvr_platform.config.cluster import ClusterConfig
+from rlvr_platform.config.data import DataConfig
+from rlvr_platform.config.evaluation import EvaluationConfig
+from rlvr_platform.config.learner import LearnerConfig
+from rlvr_platform.config.model import ModelConfig
+from rlvr_platform.config.replay import ReplayConfig
+from rlvr_platform.config.rollout import RolloutConfig
+from rlvr_platform.config.sync import SyncConfig
+from rlvr_platform.config.telemetry import TelemetryConfig
+from rlvr_platform.config.verifier import VerifierConfig
+
+
+class ExperimentConfig(Section):
+    """One experiment: everything that decides what a run computes."""
+
+    name: str = setting("run", "Name of the run; part of its folder.", pattern=r"^[A-Za-z0-9_.-]+$")
+    seed: int = setting(0, "Seed of data order and sampling.", ge=0)
+    steps: int = setting(doc="Training steps.", ge=1)
+    model: ModelConfig = setting(doc="The policy.")
+    data: DataConfig = setting(doc="Prompts.")
+    rollout: RolloutConfig = RolloutConfig()
+    verifier: VerifierConfig = setting(doc="The judge.")
+    allocator: AllocatorConfig = AllocatorConfig()
+    replay: ReplayConfig = ReplayConfig()
+    algorithm: AlgorithmConfig = AlgorithmConfig()
+    learner: LearnerConfig = LearnerConfig()
+    sync: SyncConfig = SyncConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    cluster: ClusterConfig = ClusterConfig()
+    telemetry: TelemetryConfig = TelemetryConfig()

@@ -1,0 +1,53 @@
+"""The learner ranks: DeepSpeed, optimizer, micro-batches."""
+
+from typing import Literal
+
+from rlvr_platform.config.base import Section, setting
+
+
+class OptimizerConfig(Section):
+    learning_rate: float = setting(1e-6, "Peak learning rate of AdamW.", ge=0)
+    schedule: Literal["constant", "linear", "cosine"] = setting(
+        "constant", "Decay after warm-up, to 0 at the last optimizer step."
+    )
+    warmup_steps: int = setting(0, "Linear warm-up. Optimizer steps.", ge=0)
+    weight_decay: float = setting(0.0, "Decoupled weight decay.", ge=0)
+    beta1: float = setting(0.9, "First moment's decay.", ge=0, lt=1)
+    beta2: float = setting(0.95, "Second moment's decay.", ge=0, lt=1)
+    eps: float = setting(1e-8, "Added to the root of the second moment.", gt=0)
+    max_grad_norm: float = setting(1.0, "Gradients are scaled down to this global norm.", gt=0)
+
+
+class LearnerConfig(Section):
+    ranks: int = setting(1, "Learner actors, one DeepSpeed rank each.", ge=1)
+    zero_stage: Literal[0, 1, 2, 3] = setting(
+        0, "DeepSpeed ZeRO: 1 shards optimizer state, 2 gradients too, 3 weights too."
+    )
+    dtype: Literal["float32", "bfloat16"] = setting(
+        "bfloat16", "Compute precision; bfloat16 keeps float32 master weights."
+    )
+    optimizer: OptimizerConfig = OptimizerConfig()
+    minibatches: int = setting(
+        1, "Optimizer steps made of one training step's rows, each row used once.", ge=1
+    )
+    tokens_per_micro_batch: int = setting(
+        8192, "Budget of one forward pass, padding included. Tokens.", ge=1
+    )
+    layout: Literal["padded", "packed"] = setting(
+        "padded",
+        "padded: rows of similar length side by side. packed: rows end to end in one sequence.",
+    )
+    logprob_chunk_tokens: int = setting(
+        1024, "Positions whose logits exist at one time: bounds memory. Tokens.", ge=1
+    )
+    gradient_checkpointing: bool = setting(
+        False, "Recompute activations in the backward pass: less memory, about a third slower."
+    )
+    attention: Literal["sdpa", "eager", "flash_attention_2"] = setting(
+        "sdpa", "Attention implementation of the trainer; flash_attention_2 needs a GPU."
+    )
+    threads: int = setting(2, "CPU only: OpenMP threads of one rank.", ge=1)
+    start_timeout_s: float = setting(
+        900.0, "Deadline for start, extension build included. Seconds.", gt=0
+    )
+    update_timeout_s: float = setting(1800.0, "Deadline for one update. Seconds.", gt=0)

@@ -1,0 +1,15 @@
+"""The central buffer actor."""
+
+from rlvr_platform.config.base import Section, setting
+
+
+class ReplayConfig(Section):
+    capacity_groups: int = setting(
+        4096, "Groups held at most; a full buffer makes generation wait.", ge=1
+    )
+    take_timeout_s: float = setting(
+        900.0,
+        "Deadline for a step's groups to arrive; past it the run stops and names those missing. "
+        "Seconds.",
+        gt=0,
+    )

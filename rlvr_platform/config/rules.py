@@ -1,0 +1,88 @@
+"""Rules that no single field can state. All violations are reported together."""
+
+from collections.abc import Iterator
+
+from rlvr_platform.config.experiment import ExperimentConfig
+
+
+def violations(config: ExperimentConfig) -> list[str]:
+    """Every cross-field rule that `config` breaks, each as one sentence with its fix."""
+    return [
+        *_rollout_rules(config),
+        *_learner_rules(config),
+        *_sync_rules(config),
+        *_other_rules(config),
+    ]
+
+
+def _rollout_rules(config: ExperimentConfig) -> Iterator[str]:
+    rollout, groups = config.rollout, config.rollout.prompts_per_step
+    window = groups * (rollout.max_lag + 1)
+    if config.replay.capacity_groups < window:
+        yield (
+            f"replay.capacity_groups={config.replay.capacity_groups} is below "
+            f"rollout.prompts_per_step * (rollout.max_lag + 1) = {window}: generation could "
+            f"never fill a step; set replay.capacity_groups to at least {window}"
+        )
+    if rollout.workers > groups:
+        yield (
+            f"rollout.workers={rollout.workers} exceeds rollout.prompts_per_step={groups}: "
+            f"some workers would never get a prompt; use at most {groups} workers"
+        )
+
+
+def _learner_rules(config: ExperimentConfig) -> Iterator[str]:
+    learner, rollout = config.learner, config.rollout
+    longest = config.data.max_prompt_tokens + rollout.max_new_tokens
+    if learner.tokens_per_micro_batch < longest:
+        yield (
+            f"learner.tokens_per_micro_batch={learner.tokens_per_micro_batch} cannot hold the "
+            f"longest row, data.max_prompt_tokens + rollout.max_new_tokens = {longest}; "
+            f"raise it to at least {longest}"
+        )
+    rows = rollout.prompts_per_step * rollout.rollouts_per_prompt
+    if rows < learner.ranks * learner.minibatches:
+        yield (
+            f"a step has {rows} rows, fewer than learner.ranks * learner.minibatches = "
+            f"{learner.ranks * learner.minibatches}; lower one of them"
+        )
+    if learner.attention == "flash_attention_2" and config.cluster.device == "cpu":
+        yield "learner.attention=flash_attention_2 needs cluster.device=gpu; use sdpa on CPU"
+    if learner.optimizer.warmup_steps >= config.steps * learner.minibatches:
+        yield (
+            f"learner.optimizer.warmup_steps={learner.optimizer.warmup_steps} leaves no step "
+            f"after warm-up: the run has {config.steps * learner.minibatches} optimizer steps"
+        )
+
+
+def _sync_rules(config: ExperimentConfig) -> Iterator[str]:
+    transport, cluster = config.sync.transport, config.cluster
+    if transport != "object_store" and cluster.device == "cpu":
+        yield f"sync.transport={transport} needs cluster.device=gpu; use object_store on CPU"
+    if cluster.colocate and transport != "ipc":
+        yield f"cluster.colocate needs sync.transport=ipc, not {transport}"
+    if transport == "ipc" and not cluster.colocate:
+        yield "sync.transport=ipc shares one GPU's memory: set cluster.colocate=true, or use nccl"
+    if cluster.colocate and config.learner.ranks != config.rollout.workers:
+        yield (
+            f"cluster.colocate pairs each learner rank with a rollout worker, but learner.ranks="
+            f"{config.learner.ranks} and rollout.workers={config.rollout.workers}"
+        )
+    if config.rollout.engine.tensor_parallel > 1 and (cluster.device == "cpu" or cluster.colocate):
+        yield "rollout.engine.tensor_parallel above 1 needs GPUs that no learner shares"
+
+
+def _other_rules(config: ExperimentConfig) -> Iterator[str]:
+    kl, names = config.algorithm.kl, [s.name for s in config.evaluation.suites]
+    if kl.coefficient > 0 and kl.estimator == "none":
+        yield "algorithm.kl.coefficient is set but algorithm.kl.estimator is none: choose k1, k2 or k3"
+    if config.algorithm.constant_length and config.algorithm.normalisation != "constant":
+        yield "algorithm.constant_length has no effect unless algorithm.normalisation=constant"
+    if config.verifier.reward_correct <= config.verifier.reward_wrong:
+        yield "verifier.reward_correct must be above verifier.reward_wrong"
+    if len(set(names)) < len(names):
+        yield f"evaluation.suites has two suites of one name: {', '.join(names)}"
+    if config.evaluation.every_steps and not names:
+        yield "evaluation.every_steps is set but evaluation.suites is empty"
+    if config.data.format.system and config.data.format.template != "chat":
+        yield "data.format.system has no effect unless data.format.template=chat"

@@ -1,0 +1,56 @@
+"""How completions are judged."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from rlvr_platform.config.base import Section, setting
+
+
+class MathVerifier(Section):
+    """Mathematical equivalence through math-verify."""
+
+    kind: Literal["math"] = "math"
+
+
+class NumericVerifier(Section):
+    """The last number of the completion against the gold number."""
+
+    kind: Literal["numeric"] = "numeric"
+    relative_tolerance: float = setting(1e-6, "Relative tolerance.", ge=0)
+    absolute_tolerance: float = setting(1e-9, "Absolute tolerance.", ge=0)
+
+
+class ExactVerifier(Section):
+    """The whole completion, white space stripped, equals the gold text."""
+
+    kind: Literal["exact"] = "exact"
+    ignore_case: bool = setting(False, "Compare case-insensitively.")
+
+
+AnyVerifier = Annotated[
+    MathVerifier | NumericVerifier | ExactVerifier, Field(discriminator="kind")
+]
+
+
+class PoolConfig(Section):
+    """The pool of killable verifier processes."""
+
+    workers: int = setting(2, "Processes.", ge=1)
+    deadline_s: float = setting(
+        5.0, "A verdict that takes longer is a timeout and its process is replaced. Seconds.", gt=0
+    )
+    memory_mib: int = setting(2048, "Address-space limit of one process. MiB.", ge=256)
+    max_invalid_fraction: float = setting(
+        0.2,
+        "The run stops when more than this share of a step's verdicts are timeouts or errors.",
+        ge=0,
+        le=1,
+    )
+
+
+class VerifierConfig(Section):
+    use: AnyVerifier = setting(doc="The verifier.")
+    pool: PoolConfig = PoolConfig()
+    reward_correct: float = setting(1.0, "Reward of a correct answer.")
+    reward_wrong: float = setting(0.0, "Reward of a wrong answer, and of no answer.")

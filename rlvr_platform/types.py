@@ -1,0 +1,264 @@
+"""The records that travel between stages. Follow one rollout by reading this file downwards.
+
+    Prompt -> Ticket -> RolloutGroup (+ GroupSummary) -> GroupVerdicts -> GradedGroup
+           -> TrainBatch (rows that point into groups) -> LearnerReport
+
+Axis names used in shapes: B groups, G siblings of a group, P prompt tokens,
+T completion tokens of one sibling, S = sum of T over the siblings, R rows of a batch.
+Everything is numpy or plain Python; arrays that come out of the object store are read-only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prompt:
+    """One verifiable task, rendered and tokenised."""
+
+    index: int
+    """Position in its source: stable across epochs and resumes."""
+    text: str
+    """The rendered prompt, chat template applied."""
+    tokens: np.ndarray
+    """int32 [P], what the engine is given."""
+    gold: str
+    """The reference answer, as the verifier takes it."""
+    source: str
+    """Name of the data source."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Extra fields for the verifier, e.g. the choices of a multiple-choice task."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ticket:
+    """A reservation: this prompt gets this many rollouts for that training step."""
+
+    group_id: int
+    """Unique in a run, increasing in reservation order."""
+    step: int
+    """The training step that will consume the group."""
+    prompt: Prompt
+    n: int
+    """Rollouts asked for, >= 1."""
+    seed: int
+    """Seed of the group's sampling; sibling i uses seed + i."""
+
+
+class Finish(IntEnum):
+    """Why a completion ended."""
+
+    STOP = 0
+    """The policy emitted an end token."""
+    LENGTH = 1
+    """The token limit cut it."""
+    ABORT = 2
+    """The engine gave it up; it has no verdict and is not trained on."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RolloutGroup:
+    """All siblings of one prompt, columnar: the token arrays are concatenated over siblings."""
+
+    ticket: Ticket
+    tokens: np.ndarray
+    """int32 [S], completion tokens, end token included when the policy emitted it."""
+    offsets: np.ndarray
+    """int64 [G+1]; sibling i owns tokens[offsets[i]:offsets[i+1]]."""
+    loss_mask: np.ndarray
+    """bool [S]; False where the policy did not sample the token (tool output)."""
+    logprobs: np.ndarray
+    """float32 [S], behaviour log-probability under the sampling distribution, nats."""
+    versions: np.ndarray
+    """int32 [S], weight version that sampled each token."""
+    finish: np.ndarray
+    """uint8 [G], values of `Finish`."""
+    texts: tuple[str, ...]
+    """G decoded completions, for the verifier and the viewer only."""
+
+    @property
+    def size(self) -> int:
+        return len(self.offsets) - 1
+
+    def sibling(self, i: int) -> slice:
+        """The slice of the concatenated arrays that sibling `i` owns."""
+        return slice(int(self.offsets[i]), int(self.offsets[i + 1]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupSummary:
+    """What the controller knows of a group: counts, never tokens."""
+
+    group_id: int
+    step: int
+    prompt_index: int
+    prompt_tokens: int
+    lengths: np.ndarray
+    """int32 [G], completion tokens."""
+    trained_tokens: np.ndarray
+    """int32 [G], completion tokens with loss_mask True."""
+    first_version: np.ndarray
+    """int32 [G], oldest weight version among the sibling's tokens: its birth."""
+    finish: np.ndarray
+    """uint8 [G], values of `Finish`."""
+    seconds: float
+    """Wall time from submission to the last token."""
+
+    @property
+    def size(self) -> int:
+        return len(self.lengths)
+
+
+def summarise(group: RolloutGroup, seconds: float) -> GroupSummary:
+    """Reduce a group to counts."""
+    starts, empty = group.offsets[:-1], np.diff(group.offsets) == 0
+    if empty.any():
+        raise ValueError(f"group {group.ticket.group_id} has an empty completion")
+    return GroupSummary(
+        group_id=group.ticket.group_id,
+        step=group.ticket.step,
+        prompt_index=group.ticket.prompt.index,
+        prompt_tokens=len(group.ticket.prompt.tokens),
+        lengths=np.diff(group.offsets).astype(np.int32),
+        trained_tokens=np.add.reduceat(group.loss_mask.astype(np.int32), starts).astype(np.int32),
+        first_version=np.minimum.reduceat(group.versions, starts),
+        finish=group.finish,
+        seconds=seconds,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FinishedGroup:
+    """A group whose tokens exist: the summary, and a handle to the tokens.
+
+    `handle` is a Ray object reference, or the `RolloutGroup` itself in one process.
+    """
+
+    summary: GroupSummary
+    handle: Any
+
+
+class Outcome(StrEnum):
+    """What a verifier found. Only `correct` and `wrong` and `no_answer` carry a reward."""
+
+    CORRECT = "correct"
+    WRONG = "wrong"
+    NO_ANSWER = "no_answer"
+    TIMEOUT = "timeout"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A typed outcome for one completion; never a bare number."""
+
+    outcome: Outcome
+    reward: float | None
+    """None exactly when the outcome is timeout or error: no verdict is not a zero."""
+    extracted: str
+    """The answer as found in the completion, empty when there is none."""
+    rule: str
+    """The rule that decided, or the reason why nothing could be decided."""
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GradedGroup:
+    """A finished group with a verdict for every sibling."""
+
+    finished: FinishedGroup
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def summary(self) -> GroupSummary:
+        return self.finished.summary
+
+    @property
+    def rewards(self) -> np.ndarray:
+        """float64 [G], NaN where there is no verdict."""
+        return np.array([np.nan if v.reward is None else v.reward for v in self.verdicts])
+
+
+class Fate(IntEnum):
+    """What became of a rollout. Every rollout gets exactly one."""
+
+    TRAINED = 0
+    DROPPED_NO_SIGNAL = 1
+    """All siblings got the same reward: the advantage is zero."""
+    INVALID = 2
+    """No verdict (timeout or error), or aborted by the engine."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainBatch:
+    """The rows of one update, as pointers into groups; columns have shape [R]."""
+
+    step: int
+    version: int
+    """Weight version the update starts from."""
+    handles: tuple[Any, ...]
+    """One handle per group that has rows, see `FinishedGroup.handle`."""
+    group: np.ndarray
+    """int32 [R], index into `handles`."""
+    sibling: np.ndarray
+    """int32 [R], sibling inside the group."""
+    advantage: np.ndarray
+    """float32 [R]."""
+    weight: np.ndarray
+    """float32 [R], multiplies the row's loss; 1 unless a method says otherwise."""
+    length: np.ndarray
+    """int32 [R], prompt plus completion tokens: what the row costs."""
+    trained_tokens: np.ndarray
+    """int32 [R], tokens that carry gradient."""
+
+    @property
+    def rows(self) -> int:
+        return len(self.group)
+
+
+@dataclass(frozen=True, slots=True)
+class LearnerReport:
+    """What one update did, reduced over all ranks. Means are over trained tokens."""
+
+    loss: float
+    grad_norm: float
+    """Global gradient norm before clipping."""
+    learning_rate: float
+    entropy: float
+    """Mean entropy of the policy at the trained positions, nats."""
+    kl_behaviour: float
+    """Mean k3 estimate of KL(behaviour || policy before the update), nats."""
+    kl_reference: float
+    """Mean KL value against the reference policy, nats; 0 without a reference."""
+    clip_fraction: float
+    """Share of trained tokens whose ratio was clipped."""
+    truncated_fraction: float
+    """Share of trained tokens whose engine/trainer importance weight was truncated."""
+    tokens: int
+    """Tokens trained on, over all ranks."""
+    optimizer_steps: int
+    """Optimizer steps taken since the start of the run."""
+    micro_batches: int
+    """Forward passes of the busiest rank."""
+    peak_memory_bytes: int
+    """Largest resident set over the ranks (device memory on a GPU)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WeightSnapshot:
+    """One published version of the policy and what an engine needs to prove it has it."""
+
+    version: int
+    handle: Any
+    """Transport-specific: where the tensors are."""
+    nbytes: int
+    probe_tokens: np.ndarray
+    """int32 [P], the probe prompt."""
+    probe_logprobs: np.ndarray
+    """float32 [P-1], the learner's log-probabilities of tokens 1..P-1."""
