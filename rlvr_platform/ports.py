@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from rlvr_platform.replay.buffer import BufferState
 from rlvr_platform.types import (
     FinishedGroup,
     GradedGroup,
     LearnerReport,
+    LoadReport,
     Prompt,
     Ticket,
     TrainBatch,
@@ -26,14 +28,15 @@ from rlvr_platform.types import (
 class Rollouts(Protocol):
     """The rollout workers, as one."""
 
-    def stream(self, tickets: Sequence[Ticket]) -> AsyncIterator[FinishedGroup]:
+    def stream(
+        self, tickets: Sequence[Ticket], temperature: float
+    ) -> AsyncIterator[FinishedGroup]:
         """Yield each ticket's group as it finishes, in completion order."""
         ...
 
-    async def load(self, snapshot: WeightSnapshot) -> float:
+    async def load(self, snapshot: WeightSnapshot) -> LoadReport:
         """Load new weights into every engine and prove it.
 
-        Returns the largest absolute difference of probe log-probabilities, nats.
         Raises SyncError naming the engine when the proof fails.
         """
         ...
@@ -50,10 +53,28 @@ class Verdicts(Protocol):
 class Buffer(Protocol):
     """The central buffer, where the generating and the learning stream meet."""
 
+    async def expect(self, step: int, group_ids: Sequence[int]) -> None:
+        """Reserve places for a step's groups; waits while the buffer is full."""
+        ...
+
     async def insert(self, group: GradedGroup) -> None: ...
 
-    async def take(self, step: int, count: int) -> list[GradedGroup]:
-        """The `count` groups reserved for `step`, in ticket order; waits until all are in."""
+    async def take(self, step: int, version: int) -> tuple[list[GradedGroup], BufferState]:
+        """A step's groups in ticket order, once all are in; `version` dates their ages."""
+        ...
+
+    async def record(
+        self,
+        step: int,
+        path: Path,
+        advantages: Sequence[np.ndarray],
+        fates: Sequence[np.ndarray],
+    ) -> None:
+        """Write every rollout of a taken step with verdict and fate, then let go of them."""
+        ...
+
+    async def release(self, step: int) -> None:
+        """Let go of a taken step's groups unrecorded."""
         ...
 
 
@@ -62,10 +83,6 @@ class Allocator(Protocol):
 
     async def allocate(self, prompts: Sequence[Prompt], budget: int) -> np.ndarray:
         """int64 [B] counts that sum to `budget`."""
-        ...
-
-    async def observe(self, groups: Sequence[GradedGroup]) -> None:
-        """Learn from raw outcomes."""
         ...
 
 
@@ -78,6 +95,10 @@ class Learner(Protocol):
         """Make the current weights available to engines under `version`."""
         ...
 
-    async def save(self, folder: Path) -> None: ...
+    async def save(self, folder: Path) -> None:
+        """Write the model as a Hugging Face folder, and the optimizer's state."""
+        ...
 
-    async def state(self) -> dict[str, Any]: ...
+    async def load(self, folder: Path) -> None:
+        """Go on from what `save` wrote."""
+        ...

@@ -11,7 +11,7 @@ Everything is numpy or plain Python; arrays that come out of the object store ar
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import IntEnum, StrEnum
 from typing import Any
 
@@ -34,6 +34,8 @@ class Prompt:
     """Name of the data source."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Extra fields for the verifier, e.g. the choices of a multiple-choice task."""
+    origin: str = ""
+    """Where it was read, for messages: a file and its line."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -223,6 +225,29 @@ class TrainBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenSums:
+    """Sums over trained tokens; add them up over micro-batches and ranks, then divide once."""
+
+    tokens: float = 0.0
+    loss: float = 0.0
+    """Already weighted by the step's denominator: a sum, not to be divided."""
+    entropy: float = 0.0
+    kl_behaviour: float = 0.0
+    kl_reference: float = 0.0
+    clipped: float = 0.0
+    truncated: float = 0.0
+
+    def __add__(self, other: TokenSums) -> TokenSums:
+        return TokenSums(
+            *(getattr(self, f.name) + getattr(other, f.name) for f in fields(TokenSums))
+        )
+
+    def mean(self, name: str) -> float:
+        """A column's mean over trained tokens; 0 when nothing was trained."""
+        return float(getattr(self, name) / self.tokens) if self.tokens else 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class LearnerReport:
     """What one update did, reduced over all ranks. Means are over trained tokens."""
 
@@ -245,9 +270,9 @@ class LearnerReport:
     optimizer_steps: int
     """Optimizer steps taken since the start of the run."""
     micro_batches: int
-    """Forward passes of the busiest rank."""
-    peak_memory_bytes: int
-    """Largest resident set over the ranks (device memory on a GPU)."""
+    """Forward passes of each rank."""
+    seconds: float
+    """Wall time inside the slowest rank."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -262,3 +287,15 @@ class WeightSnapshot:
     """int32 [P], the probe prompt."""
     probe_logprobs: np.ndarray
     """float32 [P-1], the learner's log-probabilities of tokens 1..P-1."""
+    seconds: float
+    """Wall time inside the slowest learner rank."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadReport:
+    """Weights loaded and proven, over all engines."""
+
+    probe_max_abs_diff: float
+    """Largest difference of probe log-probabilities, engines against learner, nats."""
+    seconds: float
+    """Wall time inside the slowest engine."""

@@ -35,3 +35,13 @@ class ExperimentConfig(Section):
     checkpoint: CheckpointConfig = CheckpointConfig()
     cluster: ClusterConfig = ClusterConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
+
+    @property
+    def longest_row(self) -> int:
+        """Most tokens of a prompt and its completion."""
+        return self.data.max_prompt_tokens + self.rollout.max_new_tokens
+
+    @property
+    def window(self) -> int:
+        """Most tokens that the engine must hold in one sequence, the sync's probe included."""
+        return max(self.longest_row, self.sync.probe_tokens + 1)

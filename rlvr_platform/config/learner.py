@@ -21,7 +21,9 @@ class OptimizerConfig(Section):
 class LearnerConfig(Section):
     ranks: int = setting(1, "Learner actors, one DeepSpeed rank each.", ge=1)
     zero_stage: Literal[0, 1, 2, 3] = setting(
-        0, "DeepSpeed ZeRO: 1 shards optimizer state, 2 gradients too, 3 weights too."
+        1,
+        "DeepSpeed ZeRO: 1 shards optimizer state, 2 gradients too, 3 weights too. 0 shards "
+        "nothing and is for float32.",
     )
     dtype: Literal["float32", "bfloat16"] = setting(
         "bfloat16", "Compute precision; bfloat16 keeps float32 master weights."

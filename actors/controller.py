@@ -1,0 +1,250 @@
+"""The training loop. It knows the world by five ports and holds no token arrays.
+
+    prompts -> allocator -> rollouts -> verdicts -> buffer          the generating stream
+                               ^                      |
+                            weights <--- learner <--- compose       the learning stream
+
+The generating stream consumes prompts; it waits for the learning stream to come within
+`max_lag` steps and is woken by a finished step. The learning stream consumes the buffer's
+groups, step by step; it waits for the last group of its step and is woken by its insertion.
+The two meet at the buffer and the weights' version, nowhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from actors.checkpointing import save
+from rlvr_platform.config.experiment import ExperimentConfig
+from rlvr_platform.evaluation.suites import evaluate
+from rlvr_platform.ports import Allocator, Buffer, Learner, Rollouts, Verdicts
+from rlvr_platform.preparation import Data
+from rlvr_platform.progress import BusyClock, StepClock, StepTimer
+from rlvr_platform.recorder import (
+    Recorder,
+    Update,
+    buffer_metrics,
+    group_metrics,
+    update_metrics,
+    with_overhead,
+)
+from rlvr_platform.step import Composition, compose
+from rlvr_platform.tickets import tickets_of_step
+from rlvr_platform.training_state import TrainingState
+from rlvr_platform.types import (
+    FinishedGroup,
+    LoadReport,
+    Ticket,
+    TrainBatch,
+    WeightSnapshot,
+)
+from rlvr_platform.verifiers.health import require_verdicts
+
+T = TypeVar("T")
+
+
+class Interrupted(Exception):
+    """The run was asked to stop; a checkpoint of its last finished step is safe."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Everything outside the loop."""
+
+    rollouts: Rollouts
+    verdicts: Verdicts
+    buffer: Buffer
+    allocator: Allocator
+    learner: Learner
+
+
+class Controller:
+    """Runs the two streams from a training state to the last step."""
+
+    def __init__(
+        self,
+        config: ExperimentConfig,
+        ports: Ports,
+        data: Data,
+        state: TrainingState,
+        recorder: Recorder,
+    ) -> None:
+        self._config = config
+        self._ports = ports
+        self._data = data
+        self._recorder = recorder
+        self._version = state.version
+        self._clock = StepClock(state.step)
+        self._sampler = data.sampler(config)
+        self._sampler.restore(state.sampler)
+        self._positions = {state.step + 1: state.sampler}
+        self._saved_step = state.step
+        self._engines = BusyClock()
+        self._allocate_seconds: dict[int, float] = {}
+        self._recording: asyncio.Task[None] | None = None
+        self._stop = asyncio.Event()
+
+    @property
+    def step(self) -> int:
+        """Finished training steps."""
+        return self._clock.step
+
+    @property
+    def stopping(self) -> bool:
+        return self._stop.is_set()
+
+    def stop(self) -> None:
+        """Ask for a checkpoint and an end at the next step boundary."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Train to the last step. Raises Interrupted after `stop`, once a checkpoint is safe."""
+        await self._sync()
+        if self.step == 0:
+            self._recorder.step({"step": 0, "version": 0, **await self._evaluate(0)})
+        try:
+            async with asyncio.TaskGroup() as streams:
+                streams.create_task(self._generate(streams))
+                streams.create_task(self._learn())
+        except BaseExceptionGroup as errors:
+            raise _first(errors) from None
+
+    async def _generate(self, streams: asyncio.TaskGroup) -> None:
+        """Reserve and start each step's groups as soon as the lag bound allows."""
+        max_lag = self._config.rollout.max_lag
+        for step in range(self.step + 1, self._config.steps + 1):
+            await self._clock.reach(step - 1 - max_lag)
+            tickets = await self._reserve(step)
+            streams.create_task(self._roll_out(tickets))
+
+    async def _reserve(self, step: int) -> list[Ticket]:
+        """Draw the step's prompts, decide their rollouts, keep places in the buffer."""
+        rollout = self._config.rollout
+        self._positions[step] = self._sampler.state()
+        chosen = self._sampler.next(rollout.prompts_per_step)
+        prompts = [self._data.prompts[index] for index in chosen]
+        timer = StepTimer()
+        with timer.phase("allocate"):
+            budget = rollout.prompts_per_step * rollout.rollouts_per_prompt
+            counts = await self._ports.allocator.allocate(prompts, budget)
+        self._allocate_seconds[step] = timer.seconds["allocate"]
+        tickets = tickets_of_step(step, prompts, counts, self._config.seed)
+        await self._ports.buffer.expect(step, [ticket.group_id for ticket in tickets])
+        return tickets
+
+    async def _roll_out(self, tickets: Sequence[Ticket]) -> None:
+        """Generate a step's groups; each is graded and inserted as soon as it is finished."""
+        temperature = self._config.rollout.temperature
+        async with asyncio.TaskGroup() as grading:
+            with self._engines.busy():
+                async for group in self._ports.rollouts.stream(tickets, temperature):
+                    grading.create_task(self._grade(group))
+
+    async def _grade(self, group: FinishedGroup) -> None:
+        await self._ports.buffer.insert(await self._ports.verdicts.grade(group))
+
+    async def _learn(self) -> None:
+        """Train on each step's groups once they are all in."""
+        for step in range(self.step + 1, self._config.steps + 1):
+            timer = StepTimer()
+            with timer.phase("idle_learner"):
+                taking = self._ports.buffer.take(step, self._version)
+                groups, buffered = await self._unless_stopped(taking)
+            require_verdicts(groups, self._config.verifier.pool)
+            composition = compose(groups, step, self._version, self._config.algorithm)
+            update = await self._update(composition.batch)
+            await self._record_rollouts(step, composition)
+            record = {
+                **composition.metrics,
+                **group_metrics(groups, self._config.verifier.pool.workers),
+                **buffer_metrics(buffered),
+                **(update_metrics(update) if update else {}),
+            }
+            await self._finish_step(step, record, timer)
+
+    async def _update(self, batch: TrainBatch) -> Update | None:
+        """Learn and publish; with nothing to train on, the version stays what it is."""
+        if batch.rows == 0:
+            return None
+        learned = await self._ports.learner.update(batch)
+        self._version += 1
+        return Update(learned, *await self._sync())
+
+    async def _sync(self) -> tuple[WeightSnapshot, LoadReport]:
+        """Give every engine the learner's weights; each proves that it has them."""
+        snapshot = await self._ports.learner.publish(self._version)
+        return snapshot, await self._ports.rollouts.load(snapshot)
+
+    async def _record_rollouts(self, step: int, composition: Composition) -> None:
+        """Let the buffer write or release the step's rollouts, beside the next step."""
+        if self._recording is not None:
+            await self._recording
+        buffer, path = self._ports.buffer, self._recorder.run.rollouts(step)
+        if self._config.telemetry.rollouts == "all":
+            work = buffer.record(step, path, composition.advantages, composition.fates)
+        else:
+            work = buffer.release(step)
+        self._recording = asyncio.ensure_future(work)
+
+    async def _finish_step(self, step: int, record: dict[str, float], timer: StepTimer) -> None:
+        """Evaluate if due, write the step's line, save if due, and let the other stream go on."""
+        evaluation, checkpoint = self._config.evaluation, self._config.checkpoint
+        if _due(step, evaluation.every_steps, self._config.steps):
+            with timer.phase("evaluate"):
+                record |= await self._evaluate(step)
+        record |= {f"time/{name}": seconds for name, seconds in timer.seconds.items()}
+        record["time/step"] = timer.step_seconds()
+        record["time/allocate"] = self._allocate_seconds.pop(step)
+        record["time/idle_rollout"] = max(0.0, record["time/step"] - self._engines.read())
+        self._recorder.step(with_overhead({"step": step, "version": self._version, **record}))
+        await self._clock.advance(step)
+        del self._positions[step]
+        if self._stop.is_set() or _due(step, checkpoint.every_steps, self._config.steps):
+            await self._save()
+        if self._stop.is_set():
+            raise Interrupted
+
+    async def _evaluate(self, step: int) -> dict[str, float]:
+        """Measure every suite under the present weights."""
+        ports, seed = self._ports, self._config.seed
+        results = [
+            await evaluate(suite, ports.rollouts, ports.verdicts, seed)
+            for suite in self._data.suites
+        ]
+        return self._recorder.evaluated(step, results)
+
+    async def _save(self) -> None:
+        """Checkpoint the last finished step, once."""
+        if self._saved_step == self.step:
+            return
+        if self._recording is not None:
+            await self._recording
+        position = self._positions.get(self.step + 1, self._sampler.state())
+        state = TrainingState(self.step, self._version, position)
+        await save(state, self._ports.learner, self._recorder, self._config.checkpoint.keep_last)
+        self._saved_step = self.step
+
+    async def _unless_stopped(self, work: Awaitable[T]) -> T:
+        """Await `work`, or checkpoint and raise Interrupted as soon as a stop is asked for."""
+        working = asyncio.ensure_future(work)
+        stopping = asyncio.create_task(self._stop.wait())
+        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            stopping.cancel()
+            return working.result()
+        working.cancel()
+        await self._save()
+        raise Interrupted
+
+
+def _due(step: int, every: int | None, last: int) -> bool:
+    return step == last or (every is not None and step % every == 0)
+
+
+def _first(errors: BaseExceptionGroup) -> BaseException:
+    """The first cause of a failed task group; the rest are its consequences."""
+    error = errors.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error

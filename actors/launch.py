@@ -1,0 +1,233 @@
+"""From a configuration to a finished run: inputs, cluster, actors, loop, and nothing left over."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ray.exceptions import RayError, RayTaskError
+
+from actors.allocator import AllocatorActor, RemoteAllocator
+from actors.checkpointing import load
+from actors.cluster import gpu_names, ray_cluster
+from actors.controller import Controller, Interrupted, Ports
+from actors.deadlines import within
+from actors.engine import engine_environment
+from actors.learner import LearnerActor, RemoteLearners
+from actors.placement import Placement, demand, require_supply
+from actors.replay_buffer import RemoteBuffer, ReplayBufferActor
+from actors.rollout_worker import RemoteRollouts, RolloutWorkerActor
+from actors.verifier_pool import RemoteVerdicts, VerifierPoolActor
+from rlvr_platform.config.experiment import ExperimentConfig
+from rlvr_platform.errors import ClusterError, RlvrError
+from rlvr_platform.memory import peak_memory
+from rlvr_platform.preparation import Prepared, prepare
+from rlvr_platform.recorder import Recorder
+from rlvr_platform.run_folder import RunFolder
+from rlvr_platform.telemetry.live import LiveView
+from rlvr_platform.training_state import TrainingState
+
+INTERRUPTED = 130
+STOP_DEADLINE_S = 30.0
+SERVICE_DEADLINE_S = 120.0
+
+
+def train(config: ExperimentConfig, run_dir: Path, resume: bool) -> int:
+    """Train to the last step, or until SIGINT or SIGTERM; returns the exit code.
+
+    Raises RlvrError for whatever the user can mend. Nothing of the run is left running.
+    """
+    prepared = prepare(config, say=print)
+    wanted = demand(config)
+    with ray_cluster(config, cpus=round(wanted.total("CPU"))) as where:
+        print(where)
+        require_supply(wanted)
+        open_run = RunFolder.resume if resume else RunFolder.create
+        run = open_run(run_dir, config, gpu_names())
+        try:
+            return _run(config, prepared, run, wanted)
+        finally:
+            run.close()
+
+
+def _run(config: ExperimentConfig, prepared: Prepared, run: RunFolder, wanted: Any) -> int:
+    checkpoint = run.latest_checkpoint()
+    run.rewind(checkpoint.found.step if checkpoint.found else -1)
+    placement = Placement(config, wanted)
+    try:
+        with LiveView(config.steps) as view:
+            recorder = Recorder(run, config, view)
+            for reason in checkpoint.damaged:
+                recorder.message(f"passed over a damaged checkpoint: {reason}")
+                recorder.event("checkpoint_damaged", reason=reason)
+            start = checkpoint.found.path if checkpoint.found else None
+            job = _train(config, prepared, recorder, placement, start)
+            return asyncio.run(_in_plain_words(job))
+    finally:
+        placement.remove()
+
+
+async def _in_plain_words(work: Awaitable[int]) -> int:
+    """Turn what Ray wraps around an actor's error back into that error."""
+    try:
+        return await work
+    except RayTaskError as error:
+        if isinstance(error.cause, RlvrError):
+            raise error.cause from None
+        raise
+    except RayError as error:
+        raise ClusterError(
+            f"an actor of the run was lost: {error}",
+            "all actors alive",
+            "see Ray's logs; `--resume` goes on from the last checkpoint",
+        ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Actors:
+    """The Ray handles of one run."""
+
+    workers: Sequence[Any]
+    learners: Sequence[Any]
+    verifiers: Any
+    buffer: Any
+    allocator: Any
+
+
+def create_actors(config: ExperimentConfig, model: str, placement: Placement) -> Actors:
+    """Create all actors in their bundles; none has started its heavy part yet."""
+    wanted, services = placement.demand, placement.demand.services_bundle
+    engine_env = engine_environment(config)
+    learner_env = {"OMP_NUM_THREADS": str(config.learner.threads)}
+
+    def create(actor: Any, options: dict[str, Any], *arguments: Any) -> Any:
+        return actor.options(**options).remote(*arguments)
+
+    return Actors(
+        workers=[
+            create(
+                RolloutWorkerActor,
+                placement.options(bundle, gpus=wanted.gpus_per_worker, env=engine_env),
+                *(index, config, model),
+            )
+            for index, bundle in enumerate(wanted.worker_bundle)
+        ],
+        learners=[
+            create(
+                LearnerActor,
+                placement.options(bundle, gpus=wanted.gpus_per_learner, env=learner_env),
+                *(rank, config, model),
+            )
+            for rank, bundle in enumerate(wanted.learner_bundle)
+        ],
+        verifiers=create(VerifierPoolActor, placement.options(services), config.verifier),
+        buffer=create(ReplayBufferActor, placement.options(services, cpus=0), config.replay),
+        allocator=create(AllocatorActor, placement.options(services, cpus=0), config.allocator),
+    )
+
+
+async def _train(
+    config: ExperimentConfig,
+    prepared: Prepared,
+    recorder: Recorder,
+    placement: Placement,
+    checkpoint: Path | None,
+) -> int:
+    actors = create_actors(config, prepared.model, placement)
+    learners = RemoteLearners(actors.learners, config)
+    ports = Ports(
+        rollouts=RemoteRollouts(actors.workers),
+        verdicts=RemoteVerdicts(actors.verifiers, config.verifier),
+        buffer=RemoteBuffer(actors.buffer),
+        allocator=RemoteAllocator(actors.allocator),
+        learner=learners,
+    )
+    try:
+        await _start(config, actors, learners, recorder)
+        state = TrainingState(0, 0, prepared.data.sampler(config).state())
+        if checkpoint is not None:
+            state = await load(checkpoint, ports.learner)
+            recorder.event("resumed", step=state.step, version=state.version)
+        controller = Controller(config, ports, prepared.data, state, recorder)
+        code = await _until_stopped(controller)
+        recorder.event("memory", **await peak_memories(actors))
+        recorder.finish(controller.step)
+        return code
+    finally:
+        recorder.close()
+        await _stop(actors)
+
+
+async def _start(
+    config: ExperimentConfig, actors: Actors, learners: RemoteLearners, recorder: Recorder
+) -> None:
+    """Start engines, learners and verifiers side by side, each with its own deadline."""
+    recorder.message(
+        "starting engines and learners (a minute longer the first time on a machine, while "
+        "DeepSpeed compiles an extension)"
+    )
+    limit = config.rollout.engine.start_timeout_s
+    fix = "see the rollout worker's log; raise rollout.engine.start_timeout_s if it is just slow"
+    engines = [
+        within(worker.start.remote({}), limit, f"rollout worker {i}'s start", fix)
+        for i, worker in enumerate(actors.workers)
+    ]
+    pool = within(
+        actors.verifiers.start.remote(), SERVICE_DEADLINE_S, "the verifier pool's start", ""
+    )
+    await asyncio.gather(pool, learners.start(), *engines)
+
+
+async def _until_stopped(controller: Controller) -> int:
+    """Run the loop; the first SIGINT or SIGTERM asks for a checkpoint, the next one insists."""
+    loop, running = asyncio.get_running_loop(), asyncio.ensure_future(controller.run())
+
+    def on_signal() -> None:
+        if controller.stopping:
+            running.cancel()
+        controller.stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, on_signal)
+    try:
+        await running
+    except (Interrupted, asyncio.CancelledError):
+        return INTERRUPTED
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+    return 0
+
+
+async def peak_memories(actors: Actors) -> dict[str, int]:
+    """Peak resident bytes by role; the largest of each kind."""
+    single = {
+        "verifier_pool": actors.verifiers,
+        "replay_buffer": actors.buffer,
+        "allocator": actors.allocator,
+    }
+    workers = await asyncio.gather(*(w.peak_memory.remote() for w in actors.workers))
+    learners = await asyncio.gather(*(rank.peak_memory.remote() for rank in actors.learners))
+    services = await asyncio.gather(*(actor.peak_memory.remote() for actor in single.values()))
+    return {
+        "controller": peak_memory(),
+        "learner": max(learners),
+        "rollout_worker": max(own for own, _ in workers),
+        "engine": max(engine for _, engine in workers),
+        **dict(zip(single, services, strict=True)),
+    }
+
+
+async def _stop(actors: Actors) -> None:
+    """End what the actors started themselves; removing the placement group ends the actors."""
+    calls = [actor.stop.remote() for actor in (*actors.workers, actors.verifiers)]
+    try:
+        await asyncio.wait_for(
+            asyncio.gather(*calls, return_exceptions=True), timeout=STOP_DEADLINE_S
+        )
+    except TimeoutError:
+        print(f"actors did not stop within {STOP_DEADLINE_S:g} s; Ray kills them now")

@@ -1,0 +1,233 @@
+"""The learner actor, one DeepSpeed rank, and all ranks as the loop's `Learner` port."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import ray
+
+from actors.deadlines import within
+from actors.weight_sync import put_chunks
+from rlvr_platform.batching.rows import gather_rows
+from rlvr_platform.batching.sharding import plan_update
+from rlvr_platform.config.experiment import ExperimentConfig
+from rlvr_platform.memory import peak_memory
+from rlvr_platform.runtime import default_environment, extensions_folder, remove_stale_locks
+from rlvr_platform.schedule import learning_rate
+from rlvr_platform.types import LearnerReport, TokenSums, TrainBatch, WeightSnapshot
+
+PROBE_SEED = 0
+
+
+def distributed_environment(rank: int, world: int, address: str, port: int) -> dict[str, str]:
+    """What DeepSpeed wants to find in the environment; without it, it looks for MPI.
+
+    Each rank sees only its own device, so its local rank is 0.
+    """
+    return {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(world),
+        "LOCAL_RANK": "0",
+        "LOCAL_SIZE": "1",
+        "MASTER_ADDR": address,
+        "MASTER_PORT": str(port),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class RankReport:
+    """What one rank did in one update."""
+
+    sums: TokenSums
+    grad_norm: float
+    """Global norm of the last optimizer step, the same on every rank."""
+    learning_rate: float
+    optimizer_steps: int
+    """Since the start of the run."""
+    micro_batches: int
+    seconds: float
+
+
+@ray.remote
+class LearnerActor:
+    """One rank. Every method but `address` is collective: all ranks are called together."""
+
+    def __init__(self, rank: int, config: ExperimentConfig, model: str) -> None:
+        self._rank = rank
+        self._config = config
+        self._model = model
+        self._total_steps = config.steps * config.learner.minibatches
+
+    def address(self) -> tuple[str, int]:
+        """This node's address and a free port, for rank 0 to be found by the others."""
+        with socket.socket() as listener:
+            listener.bind(("", 0))
+            return ray.util.get_node_ip_address(), listener.getsockname()[1]
+
+    def start(self, address: str, port: int) -> float:
+        """Join the process group and build the engine; returns the seconds it took.
+
+        The first start on a machine compiles a small DeepSpeed extension, about a minute.
+        """
+        began = time.perf_counter()
+        world = self._config.learner.ranks
+        os.environ.update(default_environment(self._config.cluster.device))
+        remove_stale_locks(extensions_folder())
+        os.environ.update(distributed_environment(self._rank, world, address, port))
+        # Only now: torch reads its environment at import.
+        from actors.deepspeed_engine import DeepSpeedEngine, load_policy
+
+        self._engine = DeepSpeedEngine(self._config, self._model)
+        self._reference = None
+        if self._config.algorithm.kl.estimator != "none":
+            self._reference = load_policy(self._config, self._model, self._engine.device)
+        self._probe = _probe_tokens(self._engine.policy, self._config.sync.probe_tokens)
+        return time.perf_counter() - began
+
+    def update(self, shards: Sequence[TrainBatch]) -> RankReport:
+        """One optimizer step per shard."""
+        from rlvr_platform.update import lay_out, optimizer_step, score_frozen
+
+        began = time.perf_counter()
+        engine, learner = self._engine, self._config.learner
+        chunks = engine.policy.chunks
+        steps = [lay_out(_fetch(s), learner, chunks, engine.most) for s in shards]
+        reference = [self._score_reference(step) for step in steps]
+        moving = len(steps) > 1
+        old = [score_frozen(engine, s, engine.device) if moving else None for s in steps]
+        sums, norm, rate = TokenSums(), 0.0, 0.0
+        for i, step in enumerate(steps):
+            rate = learning_rate(engine.steps, self._total_steps, learner.optimizer)
+            terms, norm = optimizer_step(
+                engine, step, old[i], reference[i], self._config.algorithm, rate
+            )
+            sums = sums + terms
+        passes = sum(len(step.micro_batches) for step in steps)
+        return RankReport(sums, norm, rate, engine.steps, passes, time.perf_counter() - began)
+
+    def _score_reference(self, minibatch: Any) -> Any:
+        from rlvr_platform.update import score_frozen
+
+        if self._reference is None:
+            return None
+        return score_frozen(self._reference, minibatch, self._engine.device)
+
+    def publish(self, version: int) -> WeightSnapshot:
+        """Put the weights into the object store (rank 0), with the probe that proves them."""
+        began = time.perf_counter()
+        dtype = self._config.rollout.engine.dtype
+        tensors = self._engine.gather(dtype)
+        if self._rank == 0:
+            references, size = put_chunks(tensors)
+        else:
+            references, size = [], sum(0 for _ in tensors)
+        logprobs = self._engine.probe(self._probe)
+        seconds = time.perf_counter() - began
+        return WeightSnapshot(version, references, size, self._probe, logprobs, seconds)
+
+    def save(self, folder: str) -> None:
+        """Write the model as a Hugging Face folder (rank 0) and every rank's optimizer state."""
+        self._engine.save_optimizer(Path(folder, "optimizer"))
+        self._engine.save_model(Path(folder, "model"), self._model)
+
+    def load(self, folder: str) -> None:
+        self._engine.load_optimizer(Path(folder, "optimizer"))
+
+    def peak_memory(self) -> int:
+        """Peak resident bytes of this process; of the device on a GPU."""
+        return self._engine.peak_device_memory() or peak_memory()
+
+
+def _fetch(shard: TrainBatch) -> Any:
+    """Get this shard's groups, and nothing else, out of the object store."""
+    return gather_rows(shard, ray.get(list(shard.handles)))
+
+
+def _probe_tokens(policy: Any, length: int) -> np.ndarray:
+    vocabulary = policy.causal_lm.config.get_text_config().vocab_size
+    return np.random.default_rng(PROBE_SEED).integers(vocabulary, size=length, dtype=np.int32)
+
+
+class RemoteLearners:
+    """All ranks as one: shards the batch, counts optimizer steps, adds up the reports."""
+
+    def __init__(self, ranks: Sequence[Any], config: ExperimentConfig) -> None:
+        self._ranks = list(ranks)
+        self._config = config
+
+    async def start(self) -> None:
+        """Start all ranks together; raises DeadlineError past learner.start_timeout_s."""
+        limit = self._config.learner.start_timeout_s
+        address, port = await self._ranks[0].address.remote()
+        starts = [rank.start.remote(address, port) for rank in self._ranks]
+        await within(asyncio.gather(*starts), limit, "the learners' start", _raise("start"))
+
+    async def update(self, batch: TrainBatch) -> LearnerReport:
+        """Train on the batch once; the denominators are of the whole batch."""
+        config, learner = self._config, self._config.learner
+        plan = plan_update(
+            batch,
+            learner.minibatches,
+            len(self._ranks),
+            config.seed + batch.step,
+            config.algorithm.normalisation,
+            config.algorithm.constant_length or config.rollout.max_new_tokens,
+        )
+        calls = [
+            rank.update.remote([step[r] for step in plan])
+            for r, rank in enumerate(self._ranks)
+        ]
+        work, limit = asyncio.gather(*calls), learner.update_timeout_s
+        results = await within(work, limit, "the learners' update", _raise("update"))
+        return self._report(results)
+
+    def _report(self, ranks: Sequence[RankReport]) -> LearnerReport:
+        sums = sum((rank.sums for rank in ranks), TokenSums())
+        return LearnerReport(
+            loss=sums.loss,
+            grad_norm=ranks[0].grad_norm,
+            learning_rate=ranks[0].learning_rate,
+            entropy=sums.mean("entropy"),
+            kl_behaviour=sums.mean("kl_behaviour"),
+            kl_reference=sums.mean("kl_reference"),
+            clip_fraction=sums.mean("clipped"),
+            truncated_fraction=sums.mean("truncated"),
+            tokens=int(sums.tokens),
+            optimizer_steps=ranks[0].optimizer_steps,
+            micro_batches=ranks[0].micro_batches,
+            seconds=max(rank.seconds for rank in ranks),
+        )
+
+    async def publish(self, version: int) -> WeightSnapshot:
+        """Gather the weights into the object store under `version`, with their probe."""
+        calls = asyncio.gather(*(rank.publish.remote(version) for rank in self._ranks))
+        limit = self._config.sync.timeout_s
+        return (await within(calls, limit, "the learners publishing", "raise sync.timeout_s"))[0]
+
+    async def save(self, folder: Path) -> None:
+        await self._all("save", str(folder))
+
+    async def load(self, folder: Path) -> None:
+        await self._all("load", str(folder))
+
+    async def peak_memory(self) -> int:
+        return max(await self._all("peak_memory"))
+
+    async def _all(self, method: str, *arguments: Any) -> list[Any]:
+        calls = [getattr(rank, method).remote(*arguments) for rank in self._ranks]
+        limit = self._config.learner.update_timeout_s
+        who = f"the learners' {method}"
+        return await within(asyncio.gather(*calls), limit, who, _raise("update"))
+
+
+def _raise(phase: str) -> str:
+    return f"see the learners' logs; raise learner.{phase}_timeout_s if they are just slow"
+

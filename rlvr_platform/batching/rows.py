@@ -1,0 +1,92 @@
+"""From pointers to tokens: the rows that one rank trains on, as flat columns."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rlvr_platform.types import RolloutGroup, TrainBatch
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """R rows, prompt and completion end to end; S tokens in all."""
+
+    tokens: np.ndarray
+    """int32 [S]."""
+    offsets: np.ndarray
+    """int64 [R+1]; row i owns tokens[offsets[i]:offsets[i+1]]."""
+    trained: np.ndarray
+    """bool [S]; True where the token is a target that carries gradient. False on prompts."""
+    behaviour: np.ndarray
+    """float32 [S], behaviour log-probabilities, nats; 0 on prompts."""
+    advantage: np.ndarray
+    """float32 [R]."""
+    weight: np.ndarray
+    """float32 [R], factor of every token loss of the row."""
+
+    @property
+    def count(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """int64 [R], prompt plus completion tokens."""
+        return np.diff(self.offsets)
+
+
+def gather_rows(batch: TrainBatch, groups: Sequence[RolloutGroup]) -> Rows:
+    """Fetch the rows of `batch` out of `groups`, the values of its handles in their order.
+
+    Raises ValueError when a group does not have the tokens that the batch counted.
+    """
+    pairs = [
+        (groups[group], int(sibling))
+        for group, sibling in zip(batch.group, batch.sibling, strict=True)
+    ]
+    prompts = [group.ticket.prompt.tokens for group, _ in pairs]
+    spans = [group.sibling(sibling) for group, sibling in pairs]
+    trained = _after_prompts(prompts, [g.loss_mask[s] for (g, _), s in zip(pairs, spans)], bool)
+    behaviour = _after_prompts(
+        prompts, [g.logprobs[s] for (g, _), s in zip(pairs, spans)], np.float32
+    )
+    tokens = [
+        np.concatenate([prompt, group.tokens[span]])
+        for prompt, (group, _), span in zip(prompts, pairs, spans)
+    ]
+    _check_counts(batch, tokens, trained)
+    return Rows(
+        tokens=_join(tokens, np.int32),
+        offsets=np.concatenate([[0], np.cumsum([len(row) for row in tokens], dtype=np.int64)]),
+        trained=_join(trained, bool),
+        behaviour=_join(behaviour, np.float32),
+        advantage=batch.advantage,
+        weight=batch.weight,
+    )
+
+
+def _after_prompts(
+    prompts: Sequence[np.ndarray], values: Sequence[np.ndarray], dtype: type
+) -> list[np.ndarray]:
+    return [
+        np.concatenate([np.zeros(len(prompt), dtype), value])
+        for prompt, value in zip(prompts, values, strict=True)
+    ]
+
+
+def _join(parts: Sequence[np.ndarray], dtype: type) -> np.ndarray:
+    return np.concatenate(parts).astype(dtype, copy=False) if parts else np.empty(0, dtype)
+
+
+def _check_counts(
+    batch: TrainBatch, tokens: Sequence[np.ndarray], trained: Sequence[np.ndarray]
+) -> None:
+    """The denominator was made from the batch's counts: they must be the rows' own."""
+    lengths = np.array([len(row) for row in tokens], dtype=np.int64)
+    counts = np.array([int(row.sum()) for row in trained], dtype=np.int64)
+    if not np.array_equal(lengths, batch.length):
+        raise ValueError(f"rows have {lengths} tokens, the batch says {batch.length}")
+    if not np.array_equal(counts, batch.trained_tokens):
+        raise ValueError(f"rows train {counts} tokens, the batch says {batch.trained_tokens}")
+    if any(row[0] for row in trained):
+        raise ValueError("a row trains its first token, which nothing predicts: empty prompt")

@@ -1,0 +1,84 @@
+"""Held-out suites, evaluated through the same ports as training."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rlvr_platform.config.evaluation import SuiteConfig
+from rlvr_platform.evaluation.estimators import Estimate, avg_at_k, bootstrap, pass_at_k
+from rlvr_platform.ports import Rollouts, Verdicts
+from rlvr_platform.types import GradedGroup, Outcome, Prompt, Ticket
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Suite:
+    config: SuiteConfig
+    prompts: Sequence[Prompt]
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteResult:
+    """What a suite measured; a completion without a verdict is left out, not counted wrong."""
+
+    name: str
+    samples: int
+    avg: Estimate
+    metrics: dict[str, float]
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} avg@{self.samples}"
+
+
+async def evaluate(
+    suite: Suite, rollouts: Rollouts, verdicts: Verdicts, seed: int
+) -> SuiteResult:
+    """Sample and grade every prompt of the suite under the engines' present weights."""
+    tickets = [
+        Ticket(group_id=-1 - i, step=0, prompt=prompt, n=suite.config.samples, seed=seed + i)
+        for i, prompt in enumerate(suite.prompts)
+    ]
+    async with asyncio.TaskGroup() as grading:
+        tasks = [
+            grading.create_task(verdicts.grade(group))
+            async for group in rollouts.stream(tickets, suite.config.temperature)
+        ]
+    return summarise_suite(suite.config, [task.result() for task in tasks], seed)
+
+
+def summarise_suite(
+    config: SuiteConfig, groups: Sequence[GradedGroup], seed: int
+) -> SuiteResult:
+    """Estimates over prompts, in the order of the prompts whatever order groups finished in."""
+    ordered = sorted(groups, key=lambda group: -group.summary.group_id)
+    correct = np.array([_count(group, {Outcome.CORRECT}) for group in ordered])
+    judged = np.array(
+        [_count(group, {Outcome.CORRECT, Outcome.WRONG, Outcome.NO_ANSWER}) for group in ordered]
+    )
+    full = judged == config.samples
+    avg = bootstrap(avg_at_k(correct[judged > 0], judged[judged > 0]), seed=seed)
+    passed = pass_at_k(correct[full], judged[full], config.samples)
+    prefix, k = f"eval/{config.name}", config.samples
+    metrics = {f"{prefix}/avg@{k}": avg.value, **_lengths(prefix, ordered)}
+    if full.any():
+        metrics[f"{prefix}/pass@{k}"] = float(passed.mean())
+    return SuiteResult(config.name, k, avg, metrics)
+
+
+def _count(group: GradedGroup, outcomes: set[Outcome]) -> int:
+    return sum(verdict.outcome in outcomes for verdict in group.verdicts)
+
+
+def _lengths(prefix: str, groups: Sequence[GradedGroup]) -> dict[str, float]:
+    lengths = np.concatenate([group.summary.lengths for group in groups])
+    outcomes = [verdict.outcome for group in groups for verdict in group.verdicts]
+    metrics = {}
+    for outcome in (Outcome.CORRECT, Outcome.WRONG):
+        chosen = lengths[[o is outcome for o in outcomes]]
+        if len(chosen):
+            metrics[f"{prefix}/length_{outcome}"] = float(chosen.mean())
+    return metrics

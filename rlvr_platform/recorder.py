@@ -1,0 +1,130 @@
+"""From what happened in a step to its line in metrics.jsonl, its screen and its events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rlvr_platform.config.experiment import ExperimentConfig
+from rlvr_platform.evaluation.estimators import Estimate
+from rlvr_platform.evaluation.suites import SuiteResult
+from rlvr_platform.replay.buffer import BufferState
+from rlvr_platform.run_folder import RunFolder
+from rlvr_platform.telemetry.live import LiveView
+from rlvr_platform.telemetry.progress import RunSummary
+from rlvr_platform.telemetry.sinks import EventsLog, MetricsLog
+from rlvr_platform.types import GradedGroup, LearnerReport, LoadReport, WeightSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """An update whose weights are published and proven."""
+
+    learned: LearnerReport
+    snapshot: WeightSnapshot
+    loaded: LoadReport
+
+
+def update_metrics(update: Update) -> dict[str, float]:
+    """The metrics of an update that took place."""
+    learned, snapshot, loaded = update.learned, update.snapshot, update.loaded
+    return {
+        "loss/policy": learned.loss,
+        "grad/norm": learned.grad_norm,
+        "learning_rate": learned.learning_rate,
+        "policy/entropy": learned.entropy,
+        "policy/kl_behaviour": learned.kl_behaviour,
+        "policy/kl_reference": learned.kl_reference,
+        "policy/clip_fraction": learned.clip_fraction,
+        "policy/truncated_fraction": learned.truncated_fraction,
+        "optimizer_steps": learned.optimizer_steps,
+        "micro_batches": learned.micro_batches,
+        "sync/bytes": snapshot.nbytes,
+        "sync/probe_max_abs_diff": loaded.probe_max_abs_diff,
+        "time/learn": learned.seconds,
+        "time/sync": snapshot.seconds + loaded.seconds,
+    }
+
+
+def group_metrics(groups: Sequence[GradedGroup], pool_workers: int) -> dict[str, float]:
+    """How long generation and verification took inside the actors, and what was allocated."""
+    sizes = [group.summary.size for group in groups]
+    verifying = sum(verdict.seconds for group in groups for verdict in group.verdicts)
+    return {
+        "allocation/min": min(sizes),
+        "allocation/max": max(sizes),
+        "time/generate": max(group.summary.seconds for group in groups),
+        "time/verify": verifying / pool_workers,
+    }
+
+
+def buffer_metrics(state: BufferState) -> dict[str, float]:
+    return {
+        "replay/size": state.size,
+        "replay/age_mean": state.age_mean,
+        "replay/age_max": state.age_max,
+    }
+
+
+def with_overhead(record: Mapping[str, float]) -> dict[str, float]:
+    """Add what is left of the step once the work inside the actors is taken off."""
+    work = ("generate", "verify", "allocate", "learn", "sync")
+    inside = sum(record.get(f"time/{phase}", 0.0) for phase in work)
+    return {**record, "time/overhead": max(0.0, record["time/step"] - inside)}
+
+
+class Recorder:
+    """Writes metrics.jsonl and events.jsonl, and keeps the screen current."""
+
+    def __init__(self, run: RunFolder, config: ExperimentConfig, view: LiveView) -> None:
+        self.run = run
+        self._config = config
+        self._view = view
+        self._metrics = MetricsLog(run, config.telemetry.tensorboard)
+        self._events = EventsLog(run)
+        self._before: dict[str, Estimate] = {}
+        self._after: dict[str, Estimate] = {}
+
+    def message(self, text: str) -> None:
+        """Say something on the screen."""
+        self._view.message(text)
+
+    def event(self, kind: str, **fields: Any) -> None:
+        """Add a line to events.jsonl."""
+        self._events.write(kind, **fields)
+
+    def evaluated(self, step: int, results: Sequence[SuiteResult]) -> dict[str, float]:
+        """Remember a suite's estimates for the closing words; returns their metrics."""
+        estimates = {result.label: result.avg for result in results}
+        self._before = self._before or estimates
+        self._after = estimates
+        for result in results:
+            self.event(
+                "evaluated",
+                step=step,
+                suite=result.label,
+                value=result.avg.value,
+                low=result.avg.low,
+                high=result.avg.high,
+            )
+        return {name: value for result in results for name, value in result.metrics.items()}
+
+    def step(self, record: Mapping[str, float]) -> None:
+        """Write a step's line and show it."""
+        self._metrics.write(record)
+        self._view.update(record)
+
+    def seal(self) -> None:
+        """Make everything written so far survive a crash; call before a checkpoint is sealed."""
+        self._metrics.sync()
+
+    def finish(self, step: int) -> None:
+        """Close the screen with what the run achieved."""
+        self._view.finish(
+            RunSummary(self.run.path, step, self._config.steps, self._before, self._after)
+        )
+
+    def close(self) -> None:
+        self._metrics.close()
+        self._events.close()

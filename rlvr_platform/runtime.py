@@ -1,0 +1,76 @@
+"""What a process of this platform needs in its environment, and the extension cache on disk."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import sys
+from pathlib import Path
+from typing import Literal
+
+
+def default_environment(device: Literal["cpu", "gpu"] = "cpu") -> dict[str, str]:
+    """Environment variables for a process on this machine; what the user has set wins.
+
+    Compute it in the process or on the node that uses it: paths differ between nodes.
+    """
+    defaults = {
+        "TORCH_EXTENSIONS_DIR": str(extensions_folder()),
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+    if device == "cpu":
+        defaults["DS_ACCELERATOR"] = "cpu"
+    chosen = {name: os.environ.get(name, value) for name, value in defaults.items()}
+    return {**chosen, "PATH": _path_with_interpreter()}
+
+
+def extensions_folder() -> Path:
+    """Where compiled torch extensions are kept, apart for each Python and torch build."""
+    if chosen := os.environ.get("TORCH_EXTENSIONS_DIR"):
+        return Path(chosen)
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    build = f"py{sys.version_info.major}{sys.version_info.minor}-torch{_version('torch')}"
+    return Path(cache) / "rlvr" / "torch_extensions" / build
+
+
+def stale_locks(folder: Path) -> list[Path]:
+    """The `lock` files in `folder` of extension builds that died.
+
+    torch waits for ever on such a file. A live build on this machine keeps its lock open, so
+    a lock that no visible process has open is stale.
+    """
+    return [lock for lock in folder.glob("*/lock") if not _is_open(lock)]
+
+
+def remove_stale_locks(folder: Path) -> list[Path]:
+    """Remove the locks of dead builds; returns those removed, for the user to be told."""
+    stale = stale_locks(folder)
+    for lock in stale:
+        lock.unlink(missing_ok=True)
+    return stale
+
+
+def _is_open(file: Path) -> bool:
+    wanted = os.path.realpath(file)
+    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            if os.readlink(descriptor) == wanted:
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def _path_with_interpreter() -> str:
+    """PATH led by the interpreter's folder: torch looks there for ninja, also unactivated."""
+    folder, path = str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)
+    return path if folder in path.split(os.pathsep) else os.pathsep.join((folder, path))
+
+
+def _version(distribution: str) -> str:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return "none"

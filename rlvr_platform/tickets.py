@@ -1,0 +1,32 @@
+"""Reservations of rollouts, numbered so that the same run always makes the same ones."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rlvr_platform.types import Prompt, Ticket
+
+
+def tickets_of_step(
+    step: int, prompts: Sequence[Prompt], counts: np.ndarray, run_seed: int
+) -> list[Ticket]:
+    """One ticket per prompt of `step` (from 1), with `counts` int64 [B] rollouts each.
+
+    Numbers and seeds depend on the run's seed and the place in the run alone, so a step that
+    is generated again after a resume samples with the same seeds.
+    """
+    first = (step - 1) * len(prompts)
+    return [
+        Ticket(
+            group_id=first + slot,
+            step=step,
+            prompt=prompt,
+            n=int(count),
+            seed=_seed(run_seed, first + slot),
+        )
+        for slot, (prompt, count) in enumerate(zip(prompts, counts, strict=True))
+    ]
+
+
+def _seed(run_seed: int, group_id: int) -> int:
+    return int(np.random.SeedSequence([run_seed, group_id]).generate_state(1)[0])

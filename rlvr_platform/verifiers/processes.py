@@ -1,0 +1,147 @@
+"""The pool's side of the fork server: start it, ask it for workers, hear of their ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlvr_platform.config.verifier import VerifierConfig
+from rlvr_platform.errors import ConfigError, DeadlineError, VerifierError
+from rlvr_platform.verifiers.tasks import Task
+
+START_DEADLINE_S = 120.0
+"""For loading the verifier: imports from a cold network disk take long."""
+_REQUEST_DEADLINE_S = 20.0
+_STOP_DEADLINE_S = 5.0
+
+
+@dataclass(eq=False, slots=True)
+class Worker:
+    """A worker's channel and what it is busy with. The first task is the one being judged."""
+
+    channel: socket.socket
+    tasks: deque[Task] = field(default_factory=deque)
+    since: float = 0.0
+    """When the first task started, on the monotonic clock."""
+    unsent: memoryview = field(default_factory=lambda: memoryview(b""))
+    unread: bytes = b""
+    hung_up: bool = False
+    """The worker closed its end: it ended, or is about to."""
+
+    def assign(self, task: Task) -> None:
+        """Queue a task for this worker; `flush` sends it."""
+        if not self.tasks:
+            self.since = time.monotonic()
+        self.tasks.append(task)
+        self.unsent = memoryview(bytes(self.unsent) + task.payload)
+
+    def flush(self) -> bool:
+        """Send what the channel takes now; True when nothing is left to send."""
+        try:
+            while self.unsent:
+                self.unsent = self.unsent[self.channel.send(self.unsent) :]
+        except BlockingIOError:
+            pass
+        except (BrokenPipeError, ConnectionResetError):
+            self.unsent = memoryview(b"")  # The fork server will report the end.
+        return not self.unsent
+
+    def answers(self) -> Iterator[tuple[str, str, str, float]]:
+        """Read all that has arrived; (outcome, extracted, rule, seconds) per finished task."""
+        *lines, self.unread = (self.unread + self._arrived()).split(b"\n")
+        return map(json.loads, lines)
+
+    def _arrived(self) -> bytes:
+        chunks = []
+        try:
+            while chunk := self.channel.recv(1 << 16):
+                chunks.append(chunk)
+            self.hung_up = True
+        except BlockingIOError:
+            pass
+        except ConnectionResetError:
+            self.hung_up = True
+        return b"".join(chunks)
+
+
+class ForkServerProcess:
+    """A running fork server."""
+
+    def __init__(self, config: VerifierConfig, factory: str) -> None:
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        command = [sys.executable, "-P", "-m", "rlvr_platform.verifiers.forkserver"]
+        arguments = [str(theirs.fileno()), str(os.getpid()), config.model_dump_json(), factory]
+        self._process = subprocess.Popen(
+            command + arguments,
+            env=_environment(),
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        theirs.close()
+        self._await_ready()
+
+    def fork(self) -> Worker:
+        """Ask for a worker; its process id arrives with the next `forked` message."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            socket.send_fds(self.control, [b"fork"], [theirs.fileno()])
+        ours.setblocking(False)
+        return Worker(ours)
+
+    def kill(self, pid: int) -> None:
+        """Have the worker and its children killed."""
+        self.control.send(b"kill %d" % pid)
+
+    def receive(self) -> dict[str, Any]:
+        """The next message. Raises ConnectionError when the server is gone."""
+        message = self.control.recv(1 << 16)
+        if not message:
+            raise ConnectionResetError("the fork server closed its control socket")
+        return json.loads(message)
+
+    def stop(self) -> None:
+        """End the server, and with it all workers."""
+        self.control.close()
+        try:
+            self._process.wait(_STOP_DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _await_ready(self) -> None:
+        self.control.settimeout(START_DEADLINE_S)
+        try:
+            answer = self.receive()
+        except TimeoutError:
+            self.stop()
+            raise DeadlineError(
+                f"the verifier did not load within {START_DEADLINE_S:.0f} s"
+            ) from None
+        except ConnectionError:
+            self.stop()
+            raise VerifierError(
+                f"the verifier's fork server ended at once, exit code {self._process.returncode}",
+                fix=f"see whether `{sys.executable} -c 'import rlvr_platform.types'` works",
+            ) from None
+        if "failed" in answer:
+            self.stop()
+            raise ConfigError(f"the verifier cannot be loaded: {answer['failed']}")
+        self.control.settimeout(_REQUEST_DEADLINE_S)
+
+
+def _environment() -> dict[str, str]:
+    """The same import path; one thread, since a process with more must not be forked."""
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+    return {**os.environ, **threads, "PYTHONPATH": path}

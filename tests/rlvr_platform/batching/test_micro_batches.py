@@ -1,0 +1,123 @@
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rlvr_platform.batching.micro_batches import empty, micro_batches, packed, padded
+from rlvr_platform.batching.rows import gather_rows
+from rlvr_platform.errors import ConfigError
+
+shapes = st.lists(
+    st.tuples(st.integers(1, 9), st.lists(st.integers(1, 15), min_size=1, max_size=6)),
+    min_size=1,
+    max_size=8,
+)
+layouts = st.sampled_from([padded, packed])
+with_fixtures = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60
+)
+
+
+@pytest.fixture
+def build(make_group, make_batch):
+    def rows_of(shapes, masked=0.3):
+        groups = [make_group(i, *shape, masked=masked) for i, shape in enumerate(shapes)]
+        return gather_rows(make_batch(groups), groups)
+
+    return rows_of
+
+
+@with_fixtures
+@given(shapes, layouts, st.integers(24, 120))
+def test_every_trained_token_appears_exactly_once_with_its_columns(build, shapes, layout, budget):
+    rows = build(shapes)
+    batches = layout(rows, budget)
+    got = [
+        entry
+        for b in batches
+        for entry in zip(
+            b.row.tolist(),
+            b.targets.tolist(),
+            b.behaviour.tolist(),
+            b.advantage.tolist(),
+            b.weight.tolist(),
+            strict=True,
+        )
+    ]
+    row = np.repeat(np.arange(rows.count), rows.lengths)[rows.trained]
+    columns = (
+        row,
+        rows.tokens[rows.trained],
+        rows.behaviour[rows.trained],
+        rows.advantage[row],
+        rows.weight[row],
+    )
+    wanted = list(zip(*(column.tolist() for column in columns), strict=True))
+    assert sorted(got) == sorted(wanted)
+
+
+@with_fixtures
+@given(shapes, layouts, st.integers(24, 120))
+def test_the_budget_holds_padding_included(build, shapes, layout, budget):
+    rows = build(shapes)
+    assert all(batch.tokens.size <= budget for batch in layout(rows, budget))
+
+
+@with_fixtures
+@given(shapes, layouts, st.integers(24, 120))
+def test_predicting_positions_follow_their_own_row_only(build, shapes, layout, budget):
+    rows = build(shapes)
+    for batch in layout(rows, budget):
+        flat, positions = batch.tokens.ravel(), batch.position_ids.ravel()
+        for where, target, row in zip(batch.predict, batch.targets, batch.row, strict=True):
+            own = rows.tokens[rows.offsets[row] : rows.offsets[row + 1]]
+            at = positions[where]
+            assert flat[where - at : where + 1].tolist() == own[: at + 1].tolist()
+            assert positions[where - at] == 0
+            assert target == own[at + 1] == flat[where + 1]
+
+
+@with_fixtures
+@given(shapes, st.integers(24, 120))
+def test_positions_restart_only_where_a_row_begins(build, shapes, budget):
+    rows = build(shapes)
+    for batch in padded(rows, budget):
+        assert (batch.position_ids == np.arange(batch.tokens.shape[1])).all()
+    starts = [int((batch.position_ids == 0).sum()) for batch in packed(rows, budget)]
+    assert sum(starts) == rows.count
+    assert sum(batch.tokens.size for batch in packed(rows, budget)) == len(rows.tokens)
+
+
+def test_padded_rows_of_one_length_waste_nothing(build):
+    rows = build([(2, [4, 10, 4, 10]), (2, [10, 4])], masked=0.0)
+    batches = padded(rows, budget=36)
+    assert [batch.tokens.shape for batch in batches] == [(3, 12), (3, 6)]
+
+
+def test_packing_fills_each_sequence_first_fit_decreasing(build):
+    rows = build([(1, [6, 5, 4, 3, 2, 1])], masked=0.0)
+    assert [batch.tokens.size for batch in packed(rows, budget=9)] == [9, 9, 9]
+
+
+@pytest.mark.parametrize("layout", [padded, packed])
+def test_a_row_longer_than_the_budget_is_a_configuration_error(build, layout):
+    with pytest.raises(ConfigError, match="row of 12 tokens.*tokens_per_micro_batch=11"):
+        layout(build([(2, [10])]), 11)
+
+
+@pytest.mark.parametrize("layout", ["padded", "packed"])
+def test_no_rows_make_no_micro_batch(make_group, make_batch, layout):
+    group = make_group(0, 2, [3])
+    rows = gather_rows(make_batch([group]), [group])
+    assert len(micro_batches(rows, layout, 64)) == 1
+    nothing = type(rows)(
+        rows.tokens[:0], rows.offsets[:1], rows.trained[:0], rows.behaviour[:0],
+        rows.advantage[:0], rows.weight[:0],
+    )  # fmt: skip
+    assert micro_batches(nothing, layout, 64) == []
+
+
+def test_the_empty_micro_batch_has_one_token_and_no_target():
+    batch = empty()
+    assert batch.tokens.shape == batch.position_ids.shape == (1, 1)
+    assert all(len(column) == 0 for column in (batch.predict, batch.targets, batch.weight))

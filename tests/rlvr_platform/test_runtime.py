@@ -1,0 +1,58 @@
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from rlvr_platform.runtime import (
+    default_environment,
+    extensions_folder,
+    remove_stale_locks,
+    stale_locks,
+)
+
+
+def test_ninja_is_found_without_activating_the_environment(monkeypatch):
+    monkeypatch.setenv("PATH", "/usr/bin")
+    first = default_environment()["PATH"].split(os.pathsep)[0]
+    assert first == str(Path(sys.executable).parent)
+
+
+def test_what_the_user_has_set_wins(monkeypatch):
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", "/elsewhere")
+    assert default_environment()["TORCH_EXTENSIONS_DIR"] == "/elsewhere"
+
+
+def test_applying_it_twice_changes_nothing(monkeypatch):
+    once = default_environment()
+    for name, value in once.items():
+        monkeypatch.setenv(name, value)
+    assert default_environment() == once
+
+
+@pytest.mark.parametrize(("device", "forced"), [("cpu", True), ("gpu", False)])
+def test_deepspeed_is_told_to_use_the_cpu_only_on_cpu(device, forced, monkeypatch):
+    monkeypatch.delenv("DS_ACCELERATOR", raising=False)
+    assert ("DS_ACCELERATOR" in default_environment(device)) is forced
+
+
+def test_extensions_lie_in_the_users_cache(monkeypatch, tmp_path):
+    monkeypatch.delenv("TORCH_EXTENSIONS_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert extensions_folder().is_relative_to(tmp_path / "rlvr")
+
+
+def test_only_the_lock_that_no_process_holds_is_removed(tmp_path):
+    dead, live = tmp_path / "dead" / "lock", tmp_path / "live" / "lock"
+    for lock in (dead, live):
+        lock.parent.mkdir()
+        lock.touch()
+    with live.open():
+        assert stale_locks(tmp_path) == [dead]
+        assert remove_stale_locks(tmp_path) == [dead]
+    assert live.exists()
+    assert not dead.exists()
+
+
+def test_a_folder_that_does_not_exist_holds_no_locks(tmp_path):
+    assert remove_stale_locks(tmp_path / "none") == []

@@ -1,0 +1,85 @@
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlvr_platform.verifiers.answer import boxed, final_answer, last_box
+
+balanced = st.recursive(
+    st.text("ab1+ \\,", max_size=6).filter(lambda t: not t.endswith("\\")),
+    lambda inner: st.lists(inner.map(lambda t: "{" + t + "}"), max_size=3).map("".join),
+    max_leaves=8,
+)
+
+
+@given(st.text(), balanced.filter(str.strip))
+def test_the_last_box_is_found_whatever_stands_before_it(before, content):
+    assert last_box(before + " $" + boxed(content) + "$ }} {") == content
+
+
+@pytest.mark.parametrize(
+    ("text", "content"),
+    [
+        (r"\boxed{1} then \boxed{2}", "2"),
+        (r"\boxed{1} then \boxed{ }", "1"),
+        (r"\boxed{1} then \boxed{2", "1"),
+        (r"\boxed{x = \boxed{5}}", "5"),
+        (r"\boxed{\{1, 2\}}", r"\{1, 2\}"),
+        (r"\boxed {\frac{1}{2}}", r"\frac{1}{2}"),
+        (r"\fbox{3}", "3"),
+        (r"\\boxed{4}", "4"),
+        (r"\boxed{}", ""),
+        ("no box {1}", ""),
+    ],
+)
+def test_the_last_box_that_closes_and_is_not_empty_counts(text, content):
+    assert last_box(text) == content
+
+
+@pytest.mark.parametrize(
+    ("completion", "text", "rule"),
+    [
+        (r"<answer>1</answer> $\boxed{2}$ #### 3", "2", "box"),
+        ("<answer>1</answer> #### 3", "1", "answer tag"),
+        ("<answer>0</answer> or rather <answer> 1. </answer>", "1", "answer tag"),
+        ("So it is 12.\n#### 12", "12", "####"),
+        ("#### 12.\nthanks", "12", "####"),
+        ("The answer is 3.\nOr not: the answer is **4**.", "4", "answer statement"),
+        ("Final Answer: x + 1.", "x + 1", "answer statement"),
+        ("**Answer**: 7", "7", "answer statement"),
+        ("we get 18", "we get 18", "last expression"),
+        (r"<think>\boxed{1}</think> It is \boxed{2}.", "2", "box"),
+        (r"<think>a</think><think>\boxed{1}</think> the answer is 5", "5", "answer statement"),
+    ],
+)
+def test_the_most_explicit_form_after_the_reasoning_is_the_answer(completion, text, rule):
+    answer = final_answer(completion)
+    assert answer is not None
+    assert (answer.text, answer.rule) == (text, rule)
+
+
+@pytest.mark.parametrize(
+    "completion",
+    [
+        "",
+        " \n",
+        r"<think>it must be \boxed{42}",
+        r"<think>\boxed{42}</think>",
+        r"the total is 42, $\boxed{ }$",
+        r"$\boxed{42",
+        "42 <answer></answer>",
+        "<answer>42",
+        "####",
+        "The answer is:",
+    ],
+)
+def test_an_answer_that_is_missing_or_cut_off_is_none(completion):
+    assert final_answer(completion) is None
+
+
+@pytest.mark.parametrize("text", [r"\boxed{" * 10**5, "<answer>" * 10**5, "answer is " * 10**6])
+def test_adversarial_repetition_costs_linear_time(text):
+    started = time.perf_counter()
+    final_answer(text)
+    assert time.perf_counter() - started < 2.0

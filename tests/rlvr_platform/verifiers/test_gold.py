@@ -1,0 +1,48 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rlvr_platform.config.verifier import (
+    ExactVerifier,
+    MathVerifier,
+    NumericVerifier,
+    VerifierConfig,
+)
+from rlvr_platform.types import Prompt
+from rlvr_platform.verifiers.gold import check_gold
+from rlvr_platform.verifiers.pool import VerifierPool
+
+DATA = Path(__file__).parents[4] / "shared" / "data"
+
+
+def prompts(golds):
+    tokens = np.zeros(1, np.int32)
+    return [Prompt(10 + i, "?", tokens, gold, "tasks") for i, gold in enumerate(golds)]
+
+
+@pytest.mark.parametrize(
+    ("use", "golds", "bad"),
+    [
+        (NumericVerifier(), ["5", "-1,000.5", "$3", "1/4", "five", "", "1/0"], [14, 15, 16]),
+        (ExactVerifier(), ["yes", " no ", "", " "], [12, 13]),
+        (MathVerifier(), ["5", r"\frac12", "", r"\frac{1", r"\text{no}", "}"], [12, 13, 15]),
+    ],
+)
+def test_gold_that_cannot_verify_against_itself_is_listed_with_its_place(use, golds, bad):
+    with VerifierPool(VerifierConfig(use=use)) as pool:
+        found = check_gold(prompts(golds), pool)
+    assert [entry.index for entry in found] == bad
+    for entry in found:
+        assert entry.source == "tasks"
+        assert entry.gold == golds[entry.index - 10]
+        assert entry.reason
+
+
+def test_gold_answers_of_a_real_data_set_verify_against_themselves():
+    if not (DATA / "math500.jsonl").exists():
+        pytest.skip(f"{DATA / 'math500.jsonl'} is not here")
+    rows = [json.loads(line) for line in (DATA / "math500.jsonl").read_text().splitlines()]
+    with VerifierPool(VerifierConfig(use=MathVerifier())) as pool:
+        assert check_gold(prompts([row["answer"] for row in rows]), pool) == []

@@ -1,0 +1,84 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from rlvr_platform.types import Outcome
+from rlvr_platform.verifiers.math import MathEquivalence
+
+CASES = Path(__file__).parents[4] / "shared" / "cases"
+
+
+@pytest.fixture(scope="module")
+def verifier():
+    return MathEquivalence()
+
+
+@pytest.mark.parametrize(
+    ("prediction", "gold"),
+    [
+        (r"\boxed{\frac{2}{4}}", r"\frac{1}{2}"),
+        (r"Thus $\boxed{0.5}$.", r"\frac12"),
+        (r"\boxed{5.}", "5"),
+        (r"\boxed{1,000}", "1000"),
+        (r"\boxed{x^2 - 1}", "(x-1)(x+1)"),
+        (r"\boxed{\{3, 1, 2\}}", r"\{1,2,3\}"),
+        (r"\boxed{\text{Evelyn}}", r"\text{Evelyn}"),
+        (r"\boxed{\sqrt{8}}", r"2\sqrt{2}"),
+        ("<answer>3/4</answer>", r"\frac{3}{4}"),
+        (r"<answer>$\frac{3}{4}$</answer>", "0.75"),
+        ("so 12 eggs\n#### 12", "12"),
+        ("The answer is \\frac{1}{3}.", r"\frac13"),
+        ("The answer is $1{,}000$ dollars.", "1000"),
+        ("The answer is 5. There were 6 questions.", "5"),
+        ("<<16-3=13>>13 eggs left\nA: 13", "13"),
+        ("we get 18", "$18"),
+        (r"\boxed{5}", r"\boxed{5}"),
+    ],
+)
+def test_equal_mathematics_is_correct_in_every_form(verifier, prediction, gold):
+    assert verifier.verify(prediction, gold, {}).outcome is Outcome.CORRECT
+
+
+@pytest.mark.parametrize(
+    ("prediction", "gold"),
+    [
+        (r"\boxed{42}, no: $\boxed{41}$", "42"),
+        (r"<think>\boxed{42}</think> $\boxed{41}$", "42"),
+        (r"\boxed{-42}", "42"),
+        (r"\boxed{\text{Tuesday}}", r"\text{Monday}"),
+        (r"\boxed{0^{-1}}", "1"),
+        (r"\boxed{x + 1", r"x + 1"),
+    ],
+)
+def test_other_mathematics_is_not_correct(verifier, prediction, gold):
+    assert verifier.verify(prediction, gold, {}).outcome is not Outcome.CORRECT
+
+
+@pytest.mark.parametrize("prediction", ["", "   ", "I do not know", r"\boxed{}", "<think>42"])
+def test_a_completion_without_mathematics_has_no_answer(verifier, prediction):
+    finding = verifier.verify(prediction, "42", {})
+    assert (finding.outcome, finding.extracted) == (Outcome.NO_ANSWER, "")
+
+
+def test_the_extracted_answer_is_what_was_read(verifier):
+    assert verifier.verify(r"so \boxed{ 5. }", "5", {}).extracted == "5"
+    assert verifier.verify("first 3 then 18 eggs", "5", {}).extracted == "18"
+
+
+@pytest.mark.parametrize("gold", ["", "   ", "..."])
+def test_gold_without_mathematics_is_refused(verifier, gold):
+    with pytest.raises(ValueError, match="gold answer"):
+        verifier.verify(r"\boxed{1}", gold, {})
+
+
+@pytest.mark.parametrize("name", ["gsm8k_labelled.jsonl", "math_labelled.jsonl"])
+def test_labelled_model_outputs_are_judged_as_labelled(verifier, name):
+    if not (CASES / name).exists():
+        pytest.skip(f"{CASES / name} is not here")
+    rows = [json.loads(line) for line in (CASES / name).read_text().splitlines()]
+    agree = 0
+    for row in rows:
+        finding = verifier.verify(row["prediction"], row["gold"], {})
+        agree += (finding.outcome is Outcome.CORRECT) == row["expected"]
+    assert agree >= 0.998 * len(rows)

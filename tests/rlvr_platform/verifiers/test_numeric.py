@@ -1,0 +1,82 @@
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlvr_platform.types import Outcome
+from rlvr_platform.verifiers.numeric import NumericTolerance, read_number
+
+EXACT = NumericTolerance(relative=0.0, absolute=0.0)
+DEFAULT = NumericTolerance(relative=1e-6, absolute=1e-9)
+
+
+@given(st.text("abc .,=$", max_size=20), st.integers(-(10**30), 10**30), st.booleans())
+def test_the_last_integer_is_read_exactly_with_and_without_separators(before, number, separated):
+    text = f"{before} {number:,}" if separated else f"{before} {number}"
+    assert EXACT.verify(text, str(number), {}).outcome is Outcome.CORRECT
+    assert EXACT.verify(text, str(number + 1), {}).outcome is Outcome.WRONG
+
+
+@given(st.integers(-1000, 1000), st.integers(1, 1000))
+def test_a_fraction_equals_its_decimal_value(numerator, denominator):
+    gold = float(Fraction(numerator, denominator))
+    verdict = DEFAULT.verify(f"it is {numerator}/{denominator}", f"{gold:.12f}", {})
+    assert verdict.outcome is Outcome.CORRECT
+
+
+@pytest.mark.parametrize(
+    ("prediction", "extracted"),
+    [
+        ("the total is $29.00.", "$29.00"),
+        (r"\boxed{9{,}500}", "9,500"),
+        ("The answer is 72, in total", "72"),
+        ("16-3", "3"),
+        ("x = -3", "-3"),
+        ("it is \u22125 degrees", "-5"),
+        ("about .5", ".5"),
+        ("1,2,3", "3"),
+        ("50%", "50"),
+        ("3 in room B12", "3"),
+        ("2.5e-3 m", "2.5e-3"),
+        ("3 / 4 of it", "3 / 4"),
+        ("(12)", "12"),
+    ],
+)
+def test_the_last_number_is_found(prediction, extracted):
+    assert DEFAULT.verify(prediction, "1", {}).extracted == extracted
+
+
+@pytest.mark.parametrize(
+    ("prediction", "gold", "close"),
+    [
+        ("0.333333", "0.333333333333", True),
+        ("0.3333", "0.333333333333", False),
+        ("1e400", "5.0", False),
+        ("1/0", "5.0", False),
+        ("9" * 5000, "5.0", False),
+        ("1e999999999999999999", "5.0", False),
+        ("7", "+7", True),
+        ("1,234.50", "$1234.5", True),
+        ("25", "25%", True),
+    ],
+)
+def test_tolerance_decides_and_extremes_do_not_pass(prediction, gold, close):
+    assert (DEFAULT.verify(prediction, gold, {}).outcome is Outcome.CORRECT) == close
+
+
+def test_relative_tolerance_scales_with_the_gold_number():
+    tenth = NumericTolerance(relative=0.1, absolute=0.0)
+    assert tenth.verify("4.40", "4.0", {}).outcome is Outcome.CORRECT
+    assert tenth.verify("4.44", "4.0", {}).outcome is Outcome.WRONG
+
+
+@pytest.mark.parametrize("prediction", ["", "none at all", "nan", "inf", "\ud800"])
+def test_a_completion_without_a_number_has_no_answer(prediction):
+    assert DEFAULT.verify(prediction, "5", {}).outcome is Outcome.NO_ANSWER
+
+
+@pytest.mark.parametrize("gold", ["", "five", "4.0 (tol 10%)", "1 or 2", "1/0", "nan"])
+def test_gold_that_is_not_one_number_is_refused(gold):
+    with pytest.raises(ValueError, match="not a number"):
+        read_number(gold)

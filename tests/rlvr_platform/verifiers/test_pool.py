@@ -1,0 +1,306 @@
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rlvr_platform.config.verifier import (
+    ExactVerifier,
+    MathVerifier,
+    PoolConfig,
+    VerifierConfig,
+)
+from rlvr_platform.errors import ConfigError, VerifierError
+from rlvr_platform.types import Outcome
+from rlvr_platform.verifiers.pool import GradeItem, VerifierPool
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+
+
+def config(use=None, **pool):
+    return VerifierConfig(use=use or ExactVerifier(), pool=PoolConfig(**pool))
+
+
+def children(pid):
+    """Processes whose parent is `pid`, zombies aside."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == pid and fields[0] != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+def descendants(pid):
+    return [d for child in children(pid) for d in (child, *descendants(child))]
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_until(condition, seconds=10.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "condition not met in time"
+        time.sleep(0.01)
+
+
+def pids_in(file):
+    return [int(line) for line in file.read_text().split()] if file.exists() else []
+
+
+@pytest.fixture(scope="module")
+def exact_pool():
+    with VerifierPool(config()) as pool:
+        yield pool
+
+
+@pytest.fixture
+def misbehaving(monkeypatch):
+    monkeypatch.syspath_prepend(HERE)
+    pools = []
+
+    def create(**pool):
+        pools.append(VerifierPool(config(**pool), factory="misbehaving:build"))
+        return pools[-1]
+
+    yield create
+    for pool in pools:
+        pool.close()
+
+
+any_text = st.text(st.characters(exclude_categories=()), max_size=20)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(any_text, any_text), max_size=80))
+def test_verdicts_stand_in_the_order_of_the_items_whatever_the_text(exact_pool, pairs):
+    verdicts = exact_pool.grade([GradeItem(a, b) for a, b in pairs])
+    assert [v.extracted for v in verdicts] == [a.strip() for a, _ in pairs]
+    for (a, b), verdict in zip(pairs, verdicts, strict=True):
+        assert (verdict.outcome is Outcome.CORRECT) == (a.strip() == b.strip() != "")
+
+
+def test_many_threads_get_their_own_verdicts(exact_pool):
+    def grade(thread):
+        futures = [
+            exact_pool.submit([GradeItem(f"{thread}-{i}", f"{thread}-{i % 7}")]) for i in range(50)
+        ]
+        return [f.result(timeout=30)[0] for f in futures]
+
+    with ThreadPoolExecutor(4) as threads:
+        for thread, verdicts in enumerate(threads.map(grade, range(4))):
+            assert [v.extracted for v in verdicts] == [f"{thread}-{i}" for i in range(50)]
+            assert sum(v.outcome is Outcome.CORRECT for v in verdicts) == 7
+
+
+def test_ten_megabytes_and_lone_surrogates_survive_the_transport(exact_pool):
+    huge = "x\ud800" * 5_000_000
+    same, other = exact_pool.grade([GradeItem(huge, huge), GradeItem(huge + "y", huge)])
+    assert (same.outcome, other.outcome) == (Outcome.CORRECT, Outcome.WRONG)
+    assert same.extracted == huge[:1000]
+
+
+def test_rewards_come_from_the_configuration():
+    chosen = VerifierConfig(use=ExactVerifier(), reward_correct=2.0, reward_wrong=-1.0)
+    with VerifierPool(chosen) as pool:
+        verdicts = pool.grade([GradeItem("a", "a"), GradeItem("b", "a"), GradeItem("", "a")])
+    assert [v.reward for v in verdicts] == [2.0, -1.0, -1.0]
+
+
+def test_no_items_are_no_verdicts(exact_pool):
+    assert exact_pool.grade([]) == []
+
+
+def test_options_reach_the_verifier_only_if_they_can_travel(exact_pool):
+    with pytest.raises(Exception, match="pickle"):
+        exact_pool.submit([GradeItem("a", "a", {"lock": threading.Lock()})])
+
+
+@pytest.mark.parametrize(
+    ("action", "reason"),
+    [
+        ("segfault", "died of SIGSEGV, twice"),
+        ("exit", "exited with status 7, twice"),
+        ("close descriptors", "twice"),
+        ("system exit", "SystemExit: 3"),
+        ("timeout exception", "_TimeoutException: late"),
+        ("raise", "ValueError: boom"),
+        ("memory", "MemoryError"),
+        ("recursion", "RecursionError"),
+    ],
+)
+def test_what_breaks_a_verifier_is_an_error_and_hurts_no_other_item(misbehaving, action, reason):
+    pool = misbehaving(memory_mib=1024)
+    items = [GradeItem(f"{i}", f"{i - i % 2}") for i in range(20)]
+    verdicts = pool.grade([*items[:10], GradeItem(action, action), *items[10:]])
+    broken = verdicts.pop(10)
+    assert (broken.outcome, broken.reward) == (Outcome.ERROR, None)
+    assert reason in broken.rule
+    expected = [Outcome.CORRECT, Outcome.WRONG] * 10
+    assert [v.outcome for v in verdicts] == expected
+
+
+def test_a_hang_in_c_is_a_timeout_within_a_second_of_the_deadline(misbehaving):
+    pool = misbehaving(deadline_s=0.5)
+    started = time.monotonic()
+    (verdict,) = pool.grade([GradeItem("hang in C", "x")])
+    assert time.monotonic() - started < 1.5
+    assert (verdict.outcome, verdict.reward) == (Outcome.TIMEOUT, None)
+    assert 0.5 <= verdict.seconds < 1.5
+    assert pool.grade([GradeItem("a", "a")])[0].outcome is Outcome.CORRECT
+
+
+def test_hanging_mathematics_never_costs_a_healthy_item_its_verdict():
+    bombs = [r"\boxed{99999999!}", r"\boxed{9^{9^{9}}}"]
+    items, expected = [], []
+    for i in range(24):
+        hangs = i % 4 == 0
+        items.append(GradeItem(bombs[i // 4 % 2] if hangs else rf"\boxed{{{i}}}", str(i - i % 2)))
+        expected.append(Outcome.TIMEOUT if hangs else (Outcome.CORRECT, Outcome.WRONG)[i % 2])
+    with VerifierPool(config(MathVerifier(), deadline_s=1.0)) as pool:
+        verdicts = pool.grade(items)
+    assert [v.outcome for v in verdicts] == expected
+    assert max(v.seconds for v in verdicts) < 2.0
+
+
+def test_a_flood_of_output_blocks_nothing(misbehaving):
+    pool = misbehaving(deadline_s=10.0)
+    verdicts = pool.grade([GradeItem("flood", "flood")] * 4)
+    assert {v.outcome for v in verdicts} == {Outcome.CORRECT}
+
+
+def test_a_worker_killed_from_outside_costs_no_item_its_verdict(misbehaving, tmp_path):
+    pool, file = misbehaving(workers=1), tmp_path / "pids"
+    options = {"pids": str(file), "seconds": 0.5}
+    first = GradeItem("announce", "announce", options)
+    future = pool.submit([first, *(GradeItem(str(i), str(i)) for i in range(10))])
+    wait_until(lambda: pids_in(file))
+    os.kill(pids_in(file)[0], signal.SIGKILL)
+    verdicts = future.result(timeout=10)
+    assert {v.outcome for v in verdicts} == {Outcome.CORRECT}
+    assert len(set(pids_in(file))) == 2
+
+
+def test_a_retry_has_only_the_rest_of_the_deadline(misbehaving, tmp_path):
+    pool, file = misbehaving(workers=1, deadline_s=1.5), tmp_path / "pids"
+    options = {"pids": str(file), "seconds": 60}
+    started = time.monotonic()
+    future = pool.submit([GradeItem("announce", "announce", options)])
+    wait_until(lambda: pids_in(file))
+    time.sleep(1.0)
+    os.kill(pids_in(file)[0], signal.SIGKILL)
+    assert future.result(timeout=10)[0].outcome is Outcome.TIMEOUT
+    assert time.monotonic() - started < 2.5
+
+
+def test_a_killed_fork_server_is_replaced_and_no_verdict_is_lost(misbehaving, tmp_path):
+    pool, file = misbehaving(), tmp_path / "pids"
+    options = {"pids": str(file), "seconds": 0.3}
+    future = pool.submit([GradeItem("announce", "announce", options)] * 6)
+    wait_until(lambda: pids_in(file))
+    worker_stat = Path(f"/proc/{pids_in(file)[0]}/stat").read_text()
+    os.kill(int(worker_stat.rpartition(")")[2].split()[1]), signal.SIGKILL)
+    assert {v.outcome for v in future.result(timeout=20)} == {Outcome.CORRECT}
+
+
+def test_children_of_a_killed_worker_die_with_it(misbehaving, tmp_path):
+    pool, file = misbehaving(deadline_s=0.5), tmp_path / "pids"
+    pool.grade([GradeItem("leave child", "x", {"pids": str(file)})])
+    (child,) = pids_in(file)
+    wait_until(lambda: not alive(child))
+
+
+def test_close_leaves_no_process_and_fails_what_is_open(misbehaving):
+    before = set(descendants(os.getpid()))
+    pool = misbehaving(workers=3)
+    future = pool.submit([GradeItem("hang in C", "x")] * 8)
+    wait_until(lambda: len(set(descendants(os.getpid())) - before) == 4)
+    started = set(descendants(os.getpid())) - before
+    pool.close()
+    pool.close()
+    assert not any(alive(pid) for pid in started)
+    with pytest.raises(VerifierError, match="closed"):
+        future.result(timeout=1)
+    with pytest.raises(VerifierError, match="closed"):
+        pool.submit([GradeItem("a", "a")])
+
+
+_UNCLOSED = """
+    import os, sys, time
+    from rlvr_platform.config.verifier import *
+    from rlvr_platform.verifiers.pool import GradeItem, VerifierPool
+    pool = VerifierPool(VerifierConfig(use=ExactVerifier()), factory="misbehaving:build")
+    pool.submit([GradeItem("hang in C", "x"), GradeItem("hang in C", "x")])
+    print("busy", flush=True)
+    {ending}
+"""
+
+
+@pytest.mark.parametrize(
+    "ending", ["time.sleep(0.3)", "time.sleep(0.3); raise ValueError", "time.sleep(600)"]
+)
+def test_workers_end_with_their_program_however_it_ends(ending):
+    program = textwrap.dedent(_UNCLOSED.format(ending=ending))
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{HERE}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    with process:
+        assert process.stdout.readline() == b"busy\n"
+        wait_until(lambda: len(descendants(process.pid)) == 3)
+        started = descendants(process.pid)
+        if "600" in ending:
+            process.kill()
+        process.wait(timeout=10)
+    wait_until(lambda: not any(alive(pid) for pid in started))
+
+
+def test_workers_start_without_torch(misbehaving, tmp_path):
+    pool, file = misbehaving(workers=1), tmp_path / "pids"
+    future = pool.submit([GradeItem("announce", "x", {"pids": str(file), "seconds": 1})])
+    wait_until(lambda: pids_in(file))
+    assert "libtorch" not in Path(f"/proc/{pids_in(file)[0]}/maps").read_text()
+    assert future.result(timeout=10)[0].outcome is Outcome.WRONG
+
+
+@pytest.mark.parametrize(
+    ("factory", "reason"),
+    [
+        ("misbehaving:build_broken", "FileNotFoundError: no such answer key"),
+        ("misbehaving:absent", "AttributeError"),
+        ("no_such_module_anywhere:build", "ModuleNotFoundError"),
+    ],
+)
+def test_a_verifier_that_does_not_load_is_a_configuration_error(monkeypatch, factory, reason):
+    monkeypatch.syspath_prepend(HERE)
+    with pytest.raises(ConfigError, match=reason):
+        VerifierPool(config(), factory=factory)
+
+
+def test_five_thousand_exact_verdicts_take_less_than_a_second(exact_pool):
+    items = [GradeItem(str(i), "7") for i in range(5000)]
+    seconds = []
+    for _ in range(3):
+        started = time.perf_counter()
+        exact_pool.grade(items)
+        seconds.append(time.perf_counter() - started)
+    assert min(seconds) < 1.0
