@@ -176,7 +176,9 @@ class Controller:
     async def _sync(self) -> tuple[WeightSnapshot, LoadReport]:
         """Give every engine the learner's weights; each proves that it has them."""
         snapshot = await self._ports.learner.publish(self._version)
-        return snapshot, await self._ports.rollouts.load(snapshot)
+        loading, sending = self._ports.rollouts.load(snapshot), self._ports.learner.send()
+        loaded, _ = await asyncio.gather(loading, sending)
+        return snapshot, loaded
 
     async def _record_rollouts(self, step: int, composition: Composition) -> None:
         """Let the buffer write or release the step's rollouts, beside the next step."""

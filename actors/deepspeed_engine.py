@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from contextlib import nullcontext
 from datetime import timedelta
@@ -67,6 +68,7 @@ class DeepSpeedEngine:
             model_parameters=[p for p in policy.parameters() if p.requires_grad],
             config=deepspeed_config(config),
         )
+        _unlink_shared_buffer()
         self._world = torch.distributed.get_world_size()
         self._first = torch.distributed.get_rank() == 0
         self._sharded = config.learner.zero_stage == 3
@@ -182,6 +184,17 @@ class DeepSpeedEngine:
                 "a checkpoint written with the same learner.ranks and learner.zero_stage",
                 "resume with those settings, or start a new run from the exported model",
             )
+
+
+def _unlink_shared_buffer() -> None:
+    """Take the name off DeepSpeed's 66 MiB shared-memory buffer, once all ranks have mapped it.
+
+    DeepSpeed never does, not even at a clean end; a mapped buffer needs no name to go on.
+    """
+    torch.distributed.barrier()
+    where = "_".join(os.environ[name] for name in ("MASTER_ADDR", "MASTER_PORT", "RANK"))
+    name = f"deepspeed_allreduce_buffer_{os.getuid()}_{where}"
+    Path("/dev/shm", name).unlink(missing_ok=True)
 
 
 def load_policy(config: ExperimentConfig, model: str, device: torch.device) -> PolicyModel:

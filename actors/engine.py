@@ -28,6 +28,9 @@ def engine_environment(config: ExperimentConfig) -> dict[str, str]:
     """Environment that vLLM reads once, at import: it must be set before the process starts."""
     engine = config.rollout.engine
     shared = {"VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "WARNING"}
+    if config.sync.transport == "ipc":
+        # Memory handles reach the engine pickled, from our own learner on the same GPU only.
+        shared["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"
     if config.cluster.device == "gpu":
         return shared
     return shared | {
@@ -123,9 +126,7 @@ class Engine:
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
         what = f"group {ticket.group_id} (prompt {ticket.prompt.index} of {ticket.prompt.source})"
-        output = await self._request(
-            ticket.prompt.tokens, sampling, rollout.group_timeout_s, what
-        )
+        output = await self._request(ticket.prompt.tokens, sampling, rollout.group_timeout_s, what)
         return _group(ticket, sorted(output.outputs, key=lambda completion: completion.index))
 
     async def logprobs(self, tokens: np.ndarray) -> np.ndarray:
@@ -145,9 +146,7 @@ class Engine:
         pairs = zip(entries, tokens[1:].tolist(), strict=True)
         return np.array([entry[token].logprob for entry, token in pairs], dtype=np.float32)
 
-    async def _request(
-        self, tokens: np.ndarray, sampling: Any, timeout_s: float, what: str
-    ) -> Any:
+    async def _request(self, tokens: np.ndarray, sampling: Any, timeout_s: float, what: str) -> Any:
         await self._open.wait()
         self._requests += 1
         self._in_flight += 1

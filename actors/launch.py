@@ -22,6 +22,7 @@ from actors.placement import Placement, demand, require_supply
 from actors.replay_buffer import RemoteBuffer, ReplayBufferActor
 from actors.rollout_worker import RemoteRollouts, RolloutWorkerActor
 from actors.verifier_pool import RemoteVerdicts, VerifierPoolActor
+from actors.weight_transport import engine_init
 from rlvr_platform.config.experiment import ExperimentConfig
 from rlvr_platform.errors import ClusterError, RlvrError
 from rlvr_platform.memory import peak_memory
@@ -173,13 +174,27 @@ async def _start(
     limit = config.rollout.engine.start_timeout_s
     fix = "see the rollout worker's log; raise rollout.engine.start_timeout_s if it is just slow"
     engines = [
-        within(worker.start.remote({}), limit, f"rollout worker {i}'s start", fix)
+        within(worker.start.remote(), limit, f"rollout worker {i}'s start", fix)
         for i, worker in enumerate(actors.workers)
     ]
     pool = within(
         actors.verifiers.start.remote(), SERVICE_DEADLINE_S, "the verifier pool's start", ""
     )
     await asyncio.gather(pool, learners.start(), *engines)
+    await _connect(config, actors, learners)
+
+
+async def _connect(config: ExperimentConfig, actors: Actors, learners: RemoteLearners) -> None:
+    """Open both sides of the weight transport at the same time: each waits for the other."""
+    transport, devices = config.sync.transport, config.rollout.engine.tensor_parallel
+    count, (address, port) = len(actors.workers), await learners.address()
+    engines = [
+        worker.connect.remote(engine_init(transport, address, port, i, count, devices))
+        for i, worker in enumerate(actors.workers)
+    ]
+    both = asyncio.gather(learners.connect(address, port, count * devices), *engines)
+    fix = "check that the nodes reach each other; sync.timeout_s sets the deadline"
+    await within(both, config.sync.timeout_s, f"the {transport} weight transport", fix)
 
 
 async def _until_stopped(controller: Controller) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import socket
 import time
@@ -15,7 +16,7 @@ import numpy as np
 import ray
 
 from actors.deadlines import within
-from actors.weight_sync import put_chunks
+from actors.weight_transport import publisher
 from rlvr_platform.batching.rows import gather_rows
 from rlvr_platform.batching.sharding import plan_update
 from rlvr_platform.config.experiment import ExperimentConfig
@@ -89,8 +90,13 @@ class LearnerActor:
         self._reference = None
         if self._config.algorithm.kl.estimator != "none":
             self._reference = load_policy(self._config, self._model, self._engine.device)
+        self._publisher = publisher(self._config.sync.transport, self._rank)
         self._probe = _probe_tokens(self._engine.policy, self._config.sync.probe_tokens)
         return time.perf_counter() - began
+
+    def connect(self, address: str, port: int, engines: int) -> None:
+        """Open the learner's side of the weight transport."""
+        self._publisher.open(address, port, engines)
 
     def update(self, shards: Sequence[TrainBatch]) -> RankReport:
         """One optimizer step per shard."""
@@ -121,17 +127,19 @@ class LearnerActor:
         return score_frozen(self._reference, minibatch, self._engine.device)
 
     def publish(self, version: int) -> WeightSnapshot:
-        """Put the weights into the object store (rank 0), with the probe that proves them."""
+        """Make the weights available, with the probe that proves their arrival."""
         began = time.perf_counter()
-        dtype = self._config.rollout.engine.dtype
-        tensors = self._engine.gather(dtype)
-        if self._rank == 0:
-            references, size = put_chunks(tensors)
-        else:
-            references, size = [], sum(0 for _ in tensors)
+        handle, size = self._publisher.publish(self._tensors())
         logprobs = self._engine.probe(self._probe)
         seconds = time.perf_counter() - began
-        return WeightSnapshot(version, references, size, self._probe, logprobs, seconds)
+        return WeightSnapshot(version, (handle,), size, self._probe, logprobs, seconds)
+
+    def send(self) -> None:
+        """Take part while the engines load, where the transport needs it."""
+        self._publisher.send(self._tensors())
+
+    def _tensors(self) -> Any:
+        return self._engine.gather(self._config.rollout.engine.dtype)
 
     def save(self, folder: str) -> None:
         """Write the model as a Hugging Face folder (rank 0) and every rank's optimizer state."""
@@ -163,12 +171,21 @@ class RemoteLearners:
         self._ranks = list(ranks)
         self._config = config
 
+    async def address(self) -> tuple[str, int]:
+        """Rank 0's address and a free port there."""
+        address, port = await self._ranks[0].address.remote()
+        return address, port
+
     async def start(self) -> None:
         """Start all ranks together; raises DeadlineError past learner.start_timeout_s."""
         limit = self._config.learner.start_timeout_s
-        address, port = await self._ranks[0].address.remote()
+        address, port = await self.address()
         starts = [rank.start.remote(address, port) for rank in self._ranks]
         await within(asyncio.gather(*starts), limit, "the learners' start", _raise("start"))
+
+    async def connect(self, address: str, port: int, engines: int) -> None:
+        """Open the learners' side of the weight transport; engines connect meanwhile."""
+        await self._all("connect", address, port, engines)
 
     async def update(self, batch: TrainBatch) -> LearnerReport:
         """Train on the batch once; the denominators are of the whole batch."""
@@ -182,8 +199,7 @@ class RemoteLearners:
             config.algorithm.constant_length or config.rollout.max_new_tokens,
         )
         calls = [
-            rank.update.remote([step[r] for step in plan])
-            for r, rank in enumerate(self._ranks)
+            rank.update.remote([step[r] for step in plan]) for r, rank in enumerate(self._ranks)
         ]
         work, limit = asyncio.gather(*calls), learner.update_timeout_s
         results = await within(work, limit, "the learners' update", _raise("update"))
@@ -207,10 +223,18 @@ class RemoteLearners:
         )
 
     async def publish(self, version: int) -> WeightSnapshot:
-        """Gather the weights into the object store under `version`, with their probe."""
+        """Make the weights available under `version`, with their probe."""
         calls = asyncio.gather(*(rank.publish.remote(version) for rank in self._ranks))
         limit = self._config.sync.timeout_s
-        return (await within(calls, limit, "the learners publishing", "raise sync.timeout_s"))[0]
+        ranks = await within(calls, limit, "the learners publishing", "raise sync.timeout_s")
+        return dataclasses.replace(
+            ranks[0], handles=tuple(h for rank in ranks for h in rank.handles)
+        )
+
+    async def send(self) -> None:
+        """Take part while the engines load, where the transport needs it."""
+        calls = asyncio.gather(*(rank.send.remote() for rank in self._ranks))
+        await within(calls, self._config.sync.timeout_s, "the learners sending", "")
 
     async def save(self, folder: Path) -> None:
         await self._all("save", str(folder))
@@ -230,4 +254,3 @@ class RemoteLearners:
 
 def _raise(phase: str) -> str:
     return f"see the learners' logs; raise learner.{phase}_timeout_s if they are just slow"
-

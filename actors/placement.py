@@ -88,8 +88,7 @@ class Placement:
             self.remove()
             raise ClusterError(
                 f"Ray did not place the run within {cluster.placement_timeout_s:g} s",
-                f"free room for {list(wanted.bundles)}; available now: "
-                f"{ray.available_resources()}",
+                f"free room for {list(wanted.bundles)}; available now: {ray.available_resources()}",
                 "wait for other jobs to end (`ray status`), or raise cluster.placement_timeout_s",
             )
 

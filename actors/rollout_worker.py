@@ -11,7 +11,8 @@ from typing import Any
 import ray
 
 from actors.engine import Engine
-from actors.weight_sync import file_updates, prove
+from actors.weight_proof import prove
+from actors.weight_transport import updates
 from rlvr_platform.config.experiment import ExperimentConfig
 from rlvr_platform.data.tokenizer import load_tokenizer
 from rlvr_platform.errors import SyncError
@@ -38,13 +39,14 @@ class RolloutWorkerActor:
         self._model = model
         self._tokenizer = load_tokenizer(model)
 
-    async def start(self, transfer_init: dict[str, Any]) -> float:
-        """Start the engine and its side of the weight transfer; returns the seconds it took."""
-        began = time.perf_counter()
+    async def start(self) -> None:
+        """Start the engine."""
         stops = stop_tokens(self._model, self._tokenizer)
         self._engine = await Engine.start(self._config, self._model, stops)
+
+    async def connect(self, transfer_init: dict[str, Any]) -> None:
+        """Open the engine's side of the weight transport."""
         await self._engine.init_transfer(transfer_init)
-        return time.perf_counter() - began
 
     async def generate(
         self, tickets: Sequence[Ticket], temperature: float
@@ -76,7 +78,8 @@ class RolloutWorkerActor:
         """
         began = time.perf_counter()
         try:
-            await self._engine.load(file_updates(snapshot.handle), snapshot.version)
+            messages = updates(self._config.sync.transport, snapshot.handles, self._index)
+            await self._engine.load(messages, snapshot.version)
             difference = await prove(self._engine, snapshot, self._config)
         except SyncError as error:
             who = f"rollout worker {self._index}, version {snapshot.version}"

@@ -95,6 +95,10 @@ class Learner(Protocol):
         """Make the current weights available to engines under `version`."""
         ...
 
+    async def send(self) -> None:
+        """Take part while engines load what was published, where the transport needs it."""
+        ...
+
     async def save(self, folder: Path) -> None:
         """Write the model as a Hugging Face folder, and the optimizer's state."""
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import os
 import sys
@@ -27,11 +28,15 @@ def default_environment(device: Literal["cpu", "gpu"] = "cpu") -> dict[str, str]
 
 
 def extensions_folder() -> Path:
-    """Where compiled torch extensions are kept, apart for each Python and torch build."""
+    """Where compiled torch extensions are kept, apart for each Python environment and torch.
+
+    Two environments that shared a folder would each recompile what the other compiled.
+    """
     if chosen := os.environ.get("TORCH_EXTENSIONS_DIR"):
         return Path(chosen)
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    build = f"py{sys.version_info.major}{sys.version_info.minor}-torch{_version('torch')}"
+    environment = hashlib.sha256(os.fsencode(sys.prefix)).hexdigest()[:8]
+    build = f"{sys.implementation.cache_tag}-torch{_version('torch')}-{environment}"
     return Path(cache) / "rlvr" / "torch_extensions" / build
 
 

@@ -280,8 +280,8 @@ class WeightSnapshot:
     """One published version of the policy and what an engine needs to prove it has it."""
 
     version: int
-    handle: Any
-    """Transport-specific: where the tensors are."""
+    handles: tuple[Any, ...]
+    """One per learner rank, transport-specific: where the tensors are."""
     nbytes: int
     probe_tokens: np.ndarray
     """int32 [P], the probe prompt."""

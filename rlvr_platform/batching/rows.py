@@ -40,20 +40,11 @@ def gather_rows(batch: TrainBatch, groups: Sequence[RolloutGroup]) -> Rows:
 
     Raises ValueError when a group does not have the tokens that the batch counted.
     """
-    pairs = [
-        (groups[group], int(sibling))
+    parts = [
+        _row(groups[group], int(sibling))
         for group, sibling in zip(batch.group, batch.sibling, strict=True)
     ]
-    prompts = [group.ticket.prompt.tokens for group, _ in pairs]
-    spans = [group.sibling(sibling) for group, sibling in pairs]
-    trained = _after_prompts(prompts, [g.loss_mask[s] for (g, _), s in zip(pairs, spans)], bool)
-    behaviour = _after_prompts(
-        prompts, [g.logprobs[s] for (g, _), s in zip(pairs, spans)], np.float32
-    )
-    tokens = [
-        np.concatenate([prompt, group.tokens[span]])
-        for prompt, (group, _), span in zip(prompts, pairs, spans)
-    ]
+    tokens, trained, behaviour = zip(*parts, strict=True) if parts else ((), (), ())
     _check_counts(batch, tokens, trained)
     return Rows(
         tokens=_join(tokens, np.int32),
@@ -65,13 +56,14 @@ def gather_rows(batch: TrainBatch, groups: Sequence[RolloutGroup]) -> Rows:
     )
 
 
-def _after_prompts(
-    prompts: Sequence[np.ndarray], values: Sequence[np.ndarray], dtype: type
-) -> list[np.ndarray]:
-    return [
-        np.concatenate([np.zeros(len(prompt), dtype), value])
-        for prompt, value in zip(prompts, values, strict=True)
-    ]
+def _row(group: RolloutGroup, sibling: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Tokens, trained and behaviour columns of one prompt and completion."""
+    prompt, span = group.ticket.prompt.tokens, group.sibling(sibling)
+    return (
+        np.concatenate([prompt, group.tokens[span]]),
+        np.concatenate([np.zeros(len(prompt), bool), group.loss_mask[span]]),
+        np.concatenate([np.zeros(len(prompt), np.float32), group.logprobs[span]]),
+    )
 
 
 def _join(parts: Sequence[np.ndarray], dtype: type) -> np.ndarray:

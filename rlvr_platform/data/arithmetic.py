@@ -21,26 +21,26 @@ _PATIENCE = 400
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One difficulty: operands of so many digits, joined by any of the operators."""
+    """One difficulty: operands below these limits, joined by any of the operators."""
 
     operators: str
-    digits: tuple[int, ...]
+    limits: tuple[int, ...]
 
     def draw(self, rng: random.Random) -> tuple[str, str]:
         """A task and its answer, e.g. `("17+25=", "42")`; evaluated from left to right."""
-        value = rng.randrange(10 ** self.digits[0])
+        value = rng.randrange(self.limits[0])
         text = str(value)
-        for digits in self.digits[1:]:
-            symbol, operand = rng.choice(self.operators), rng.randrange(10**digits)
+        for limit in self.limits[1:]:
+            symbol, operand = rng.choice(self.operators), rng.randrange(limit)
             text, value = f"{text}{symbol}{operand}", _APPLY[symbol](value, operand)
         return f"{text}=", str(value)
 
 
 FAMILIES: dict[str, tuple[Level, ...]] = {
-    "add": (Level("+", (2, 1)), Level("+", (2, 2)), Level("+", (3, 2)), Level("+", (3, 3))),
-    "sub": (Level("-", (2, 1)), Level("-", (2, 2)), Level("-", (3, 2)), Level("-", (3, 3))),
-    "mul": (Level("*", (1, 1)), Level("*", (2, 1)), Level("*", (3, 1))),
-    "chain": (Level("+-", (1, 1, 1)), Level("+-", (1, 1, 1, 1)), Level("+-", (2, 2, 1))),
+    "add": (Level("+", (100, 10)), Level("+", (100, 100)), Level("+", (1000, 100))),
+    "sub": (Level("-", (100, 10)), Level("-", (100, 100)), Level("-", (1000, 100))),
+    "mul": (Level("*", (100, 4)), Level("*", (100, 10))),
+    "chain": (Level("+-", (10, 10, 10)), Level("+-", (10, 10, 10, 10))),
 }
 """Family to its levels, easiest first."""
 
@@ -94,9 +94,7 @@ def distinct_tasks(families: Sequence[str], count: int, seed: int, split: Split)
 def _levels(families: Sequence[str]) -> dict[str, Level]:
     unknown = [family for family in families if family not in FAMILIES]
     if unknown:
-        raise ConfigError(
-            f"unknown arithmetic families: {', '.join(unknown)}", ", ".join(FAMILIES)
-        )
+        raise ConfigError(f"unknown arithmetic families: {', '.join(unknown)}", ", ".join(FAMILIES))
     return {
         f"{family} level {number}": level
         for family in dict.fromkeys(families)

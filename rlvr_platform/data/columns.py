@@ -73,8 +73,8 @@ def gold_text(value: Any) -> str | None:
         case int():
             return str(value)
         case float() | Decimal() if math.isfinite(value):
-            plain = format(Decimal(str(value)), "f")
-            return plain.rstrip("0").rstrip(".") if "." in plain else plain
+            whole = int(value)
+            return str(whole) if whole == value else format(Decimal(str(value)), "f").rstrip("0")
         case _:
             return None
 

@@ -56,6 +56,4 @@ class PromptSampler:
         """int64 [count], the order of one epoch."""
         if not self._order["shuffle"]:
             return np.arange(self._order["count"])
-        return np.random.default_rng((self._order["seed"], epoch)).permutation(
-            self._order["count"]
-        )
+        return np.random.default_rng((self._order["seed"], epoch)).permutation(self._order["count"])

@@ -32,6 +32,4 @@ def load_records(source: Source) -> list[Record]:
         case HuggingFaceSource():
             return to_records(readers.read_huggingface(source), source.columns)
         case ReasoningGymSource():
-            return to_records(
-                readers.read_reasoning_gym(source), readers.REASONING_GYM_COLUMNS
-            )
+            return to_records(readers.read_reasoning_gym(source), readers.REASONING_GYM_COLUMNS)

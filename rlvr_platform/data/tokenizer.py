@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-def load_tokenizer(
-    model: Path | str, trust_remote_code: bool = False
-) -> PreTrainedTokenizerBase:
+def load_tokenizer(model: Path | str, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
     """The tokenizer of a model folder or hub name. Raises InputError when it has none."""
     from transformers import AutoTokenizer
 

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from rlvr_platform.errors import InputError
 
-_GGUF_KEYS = ("quantization_config", "_name_or_path")
-
 
 def convert_smollm2(folder: Path, progress: Callable[[str], None]) -> None:
     """Save the model as plain bfloat16 safetensors, with tokenizer and chat template, in `folder`.
@@ -26,7 +24,8 @@ def convert_smollm2(folder: Path, progress: Callable[[str], None]) -> None:
     )
     tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
     # The loaded model counts as quantised, and an engine would take the saved one for GGUF.
-    config = {k: v for k, v in quantised.config.to_dict().items() if k not in _GGUF_KEYS}
+    config = quantised.config.to_dict()
+    config.pop("quantization_config", None)
     plain = LlamaForCausalLM(LlamaConfig(**config)).to(torch.bfloat16)
     plain.load_state_dict(quantised.state_dict())
     plain.save_pretrained(folder)

@@ -15,9 +15,11 @@ from rlvr_platform.data.arithmetic import distinct_tasks, draw_tasks
 from rlvr_platform.data.records import Record
 from rlvr_platform.errors import NumericalError
 
-LEARNING_RATE = 1e-3
-BATCH = 128
-MAX_STEPS = 3000
+MATRIX_RATE = 0.03
+OTHER_RATE = 3e-3
+BATCH = 64
+POOL = 4
+MAX_STEPS = 2000
 EVALUATE_EVERY = 25
 EVALUATED_PROMPTS = 512
 MAX_NEW_TOKENS = 8
@@ -42,14 +44,15 @@ def warm_start(
     heldout = distinct_tasks(families, EVALUATED_PROMPTS, config.seed, "test")
     batches = _batches(draw_tasks(families, config.seed, "train"), tokenizer)
     enough = config.accuracy_low + (config.accuracy_high - config.accuracy_low) / 3
-    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, weight_decay=0.0)
+    optimizers = _optimizers(model)
     started, accuracy = time.monotonic(), 0.0
     for step, batch in enumerate(itertools.islice(batches, MAX_STEPS), start=1):
         loss = model(**batch).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
         if step % EVALUATE_EVERY:
             continue
         accuracy = sampled_accuracy(model, tokenizer, heldout, config.seed)
@@ -67,11 +70,28 @@ def warm_start(
         )
 
 
+def _optimizers(model: PreTrainedModel) -> list[torch.optim.Optimizer]:
+    """Muon on the matrices halves the steps that AdamW needs here; AdamW on the rest."""
+    matrices: list[torch.nn.Parameter] = []
+    others: list[torch.nn.Parameter] = []
+    for name, parameter in model.named_parameters():
+        hidden = parameter.ndim == 2 and "embed_tokens" not in name
+        (matrices if hidden else others).append(parameter)
+    return [
+        torch.optim.Muon(matrices, lr=MATRIX_RATE, weight_decay=0.0),
+        torch.optim.AdamW(others, lr=OTHER_RATE, betas=(0.9, 0.95), weight_decay=0.0),
+    ]
+
+
 def _batches(
     tasks: Iterator[Record], tokenizer: PreTrainedTokenizerBase
 ) -> Iterator[dict[str, torch.Tensor]]:
+    """Batches of tasks of like length, so that little is padding."""
     while True:
-        yield collate(list(itertools.islice(tasks, BATCH)), tokenizer)
+        pool = sorted(itertools.islice(tasks, POOL * BATCH), key=lambda t: len(t.text + t.gold))
+        batches = [pool[i : i + BATCH] for i in range(0, len(pool), BATCH)]
+        for batch in batches:
+            yield collate(batch, tokenizer)
 
 
 def collate(
@@ -100,11 +120,18 @@ def sampled_accuracy(
     seed: int,
 ) -> float:
     """Share of tasks answered exactly, one completion each, sampled at temperature 1."""
-    batch = tokenizer([r.text for r in records], return_tensors="pt", padding_side="left", padding=True)
+    batch = tokenizer(
+        [r.text for r in records], return_tensors="pt", padding_side="left", padding=True
+    )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         out = model.generate(
-            **batch, do_sample=True, temperature=1.0, top_k=0, top_p=1.0, max_new_tokens=MAX_NEW_TOKENS
+            **batch,
+            do_sample=True,
+            temperature=1.0,
+            top_k=0,
+            top_p=1.0,
+            max_new_tokens=MAX_NEW_TOKENS,
         )
     answers = tokenizer.batch_decode(
         out[:, batch["input_ids"].shape[1] :], skip_special_tokens=True

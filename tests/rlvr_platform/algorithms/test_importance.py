@@ -31,7 +31,8 @@ def test_bypass_is_one_ratio_against_the_behaviour_and_ignores_old():
 
 @pytest.mark.parametrize("mode", ["truncated", "bypass"])
 def test_gradient_flows_through_the_ratio_only(mode):
-    split = importance(LOGPROBS, OLD, BEHAVIOUR, MismatchConfig(mode=mode))
+    old = OLD.clone().requires_grad_()
+    split = importance(LOGPROBS, old, BEHAVIOUR, MismatchConfig(mode=mode))
     assert split.ratio.requires_grad
     assert not split.weight.requires_grad and not split.total.requires_grad
 

@@ -18,7 +18,9 @@ def test_rows_are_prompt_then_completion_with_targets_only_in_the_completion(
         source, here = groups[group], slice(rows.offsets[row], rows.offsets[row + 1])
         span, prompt = source.sibling(sibling), source.ticket.prompt.tokens
         assert rows.tokens[here].tolist() == [*prompt, *source.tokens[span]]
-        assert rows.trained[here].tolist() == [False] * len(prompt) + source.loss_mask[span].tolist()
+        assert (
+            rows.trained[here].tolist() == [False] * len(prompt) + source.loss_mask[span].tolist()
+        )
         assert rows.behaviour[here].tolist() == [0.0] * len(prompt) + source.logprobs[span].tolist()
     assert rows.tokens.dtype == np.int32 and rows.behaviour.dtype == np.float32
 

@@ -11,7 +11,7 @@ shapes = st.lists(
     max_size=8,
 )
 with_fixtures = settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=30
 )
 
 

@@ -249,7 +249,11 @@ def test_a_dumped_configuration_reads_back_equal(
             "model": {"kind": "pretrained", "path": path},
             "data": {"train": source, "format": {"instruction": instruction}},
             "verifier": {"use": {"kind": "exact"}},
-            "learner": {"zero_stage": stage, "optimizer": {"learning_rate": rate}},
+            "learner": {
+                "dtype": "float32",
+                "zero_stage": stage,
+                "optimizer": {"learning_rate": rate},
+            },
             "checkpoint": {"every_steps": every},
         },
         "generated",

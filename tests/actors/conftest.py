@@ -1,0 +1,73 @@
+"""One Ray, one tiny model, one engine for all actor tests."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+
+from rlvr_platform.config import ExperimentConfig, load_config
+from rlvr_platform.config.model import ArithmeticModel
+from rlvr_platform.models.arithmetic import character_tokenizer, new_model
+
+ROOT = Path(__file__).parents[2]
+MAX_NEW_TOKENS = 48
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A random character-level model with tied embeddings, as a Hugging Face folder."""
+    folder = tmp_path_factory.mktemp("model")
+    tokenizer = character_tokenizer()
+    shape = ArithmeticModel(hidden_size=64, layers=2, heads=2)
+    new_model(shape, tokenizer).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="session")
+def config(tiny_model: str) -> ExperimentConfig:
+    return load_config(
+        ROOT / "configs/dev/arithmetic.yaml",
+        [
+            f"model={{kind: pretrained, path: {tiny_model}}}",
+            f"rollout.max_new_tokens={MAX_NEW_TOKENS}",
+            "rollout.temperature=0.7",
+            "rollout.engine.threads=1",
+            "learner.threads=1",
+            "learner.tokens_per_micro_batch=128",
+        ],
+    )
+
+
+@pytest.fixture(scope="session")
+def ray_session() -> Iterator[None]:
+    ray.init(
+        address="local",
+        num_cpus=8,
+        include_dashboard=False,
+        log_to_driver=False,
+        object_store_memory=512 * 2**20,
+        runtime_env={"env_vars": {"PYTHONPATH": ":".join([str(ROOT), *sys.path])}},
+    )
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture(scope="session")
+def worker(ray_session: None, config: ExperimentConfig, tiny_model: str) -> Iterator[Any]:
+    """A rollout worker whose engine holds the tiny model as version 0."""
+    from actors.engine import engine_environment
+    from actors.rollout_worker import RolloutWorkerActor
+
+    options = {"runtime_env": {"env_vars": engine_environment(config)}}
+    actor = RolloutWorkerActor.options(**options).remote(3, config, tiny_model)
+    ray.get(actor.start.remote(), timeout=300)
+    ray.get(actor.connect.remote({}), timeout=60)
+    yield actor
+    ray.get(actor.stop.remote(), timeout=60)
+    ray.kill(actor)

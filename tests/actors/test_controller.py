@@ -1,0 +1,281 @@
+"""The loop over plain objects: order, lag, versions, interruption. No Ray, no engine."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from actors.controller import Controller, Interrupted, Ports
+from rlvr_platform.config import ExperimentConfig, load_config
+from rlvr_platform.errors import VerifierError
+from rlvr_platform.preparation import Data
+from rlvr_platform.recorder import Recorder
+from rlvr_platform.replay.buffer import BufferState, RolloutBuffer
+from rlvr_platform.run_folder import RunFolder
+from rlvr_platform.telemetry.live import LiveView
+from rlvr_platform.training_state import TrainingState
+from rlvr_platform.types import (
+    FinishedGroup,
+    GradedGroup,
+    GroupSummary,
+    LearnerReport,
+    LoadReport,
+    Outcome,
+    Prompt,
+    Ticket,
+    TrainBatch,
+    Verdict,
+    WeightSnapshot,
+)
+
+ROOT = Path(__file__).parents[2]
+PROMPTS = [Prompt(i, "", np.zeros(2, np.int32), "", "train") for i in range(10)]
+
+
+class World:
+    """All five ports in one process, with a log of what happened in which order."""
+
+    def __init__(self, config: ExperimentConfig, seed: int = 0) -> None:
+        self.version = 0
+        self.log: list[tuple[Any, ...]] = []
+        self.prompts: dict[int, list[int]] = {}
+        self.lags: list[int] = []
+        self.outcomes = [Outcome.CORRECT, Outcome.WRONG]
+        self.breaks_at: int | None = None
+        self._rng = np.random.default_rng(seed)
+        self._config = config
+        self._buffer = RolloutBuffer(config.replay.capacity_groups)
+        self._changed = asyncio.Condition()
+
+    @property
+    def ports(self) -> Ports:
+        return Ports(self, self, self, self, self)  # type: ignore[arg-type]
+
+    async def stream(
+        self, tickets: Sequence[Ticket], temperature: float
+    ) -> AsyncIterator[FinishedGroup]:
+        self.prompts[tickets[0].step] = [ticket.prompt.index for ticket in tickets]
+        for i in self._rng.permutation(len(tickets)):
+            await asyncio.sleep(float(self._rng.uniform(0, 0.002)))
+            if tickets[i].step == self.breaks_at:
+                raise RuntimeError("the engine broke")
+            yield FinishedGroup(self._summary(tickets[i]), handle=tickets[i].group_id)
+
+    def _summary(self, ticket: Ticket) -> GroupSummary:
+        ones = np.ones(ticket.n, np.int32)
+        born = np.full(ticket.n, self.version, np.int32)
+        finish = np.zeros(ticket.n, np.uint8)
+        return GroupSummary(
+            ticket.group_id, ticket.step, ticket.prompt.index, 2, ones, ones, born, finish, 0.1
+        )
+
+    async def grade(self, group: FinishedGroup) -> GradedGroup:
+        verdicts = tuple(
+            Verdict(outcome, _reward(outcome), "", "test", 0.0)
+            for outcome in (self.outcomes * group.summary.size)[: group.summary.size]
+        )
+        return GradedGroup(group, verdicts)
+
+    async def expect(self, step: int, group_ids: Sequence[int]) -> None:
+        async with self._changed:
+            await self._changed.wait_for(lambda: not self._buffer.full)
+            self._buffer.expect(step, group_ids)
+
+    async def insert(self, group: GradedGroup) -> None:
+        async with self._changed:
+            self._buffer.insert(group)
+            self._changed.notify_all()
+
+    async def take(self, step: int, version: int) -> tuple[list[GradedGroup], BufferState]:
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._buffer.ready(step))
+            groups = self._buffer.take(step, version)
+            self._changed.notify_all()
+        self.lags += [version - int(v) for g in groups for v in g.summary.first_version]
+        return groups, self._buffer.state()
+
+    async def release(self, step: int) -> None:
+        self.log.append(("release", step))
+
+    async def allocate(self, prompts: Sequence[Prompt], budget: int) -> np.ndarray:
+        return np.full(len(prompts), budget // len(prompts))
+
+    async def update(self, batch: TrainBatch) -> LearnerReport:
+        await asyncio.sleep(0.002)
+        self.log.append(("update", batch.step, batch.version, batch.handles))
+        return LearnerReport(0.0, 1.0, 0.1, 1.0, 0.0, 0.0, 0.0, 0.0, 4, 1, 1, 0.01)
+
+    async def publish(self, version: int) -> WeightSnapshot:
+        self.log.append(("publish", version))
+        nothing = np.zeros(2, np.float32)
+        return WeightSnapshot(version, (None,), 10, nothing, nothing, 0.0)
+
+    async def send(self) -> None:
+        pass
+
+    async def load(self, snapshot: WeightSnapshot) -> LoadReport:
+        self.version = snapshot.version
+        return LoadReport(0.0, 0.0)
+
+    async def save(self, folder: Path) -> None:
+        (folder / "weights").write_text(str(self.version))
+
+    def events(self, kind: str) -> list[Any]:
+        return [entry[1] for entry in self.log if entry[0] == kind]
+
+
+def _reward(outcome: Outcome) -> float | None:
+    return {Outcome.CORRECT: 1.0, Outcome.WRONG: 0.0}.get(outcome)
+
+
+def settings(**overrides: Any) -> ExperimentConfig:
+    given = {
+        "steps": 6,
+        "rollout.prompts_per_step": 3,
+        "rollout.rollouts_per_prompt": 2,
+        "evaluation.suites": "[]",
+        "telemetry": "{rollouts: none, tensorboard: false}",
+        "checkpoint.every_steps": "null",
+        **overrides,
+    }
+    return load_config(
+        ROOT / "configs/dev/arithmetic.yaml", [f"{k}={v}" for k, v in given.items()]
+    )
+
+
+class Trial:
+    """One run of the controller in a folder, from its newest checkpoint."""
+
+    def __init__(self, folder: Path, config: ExperimentConfig, seed: int = 0) -> None:
+        self.run = RunFolder(folder)
+        if not self.run.config.exists():
+            self.run = RunFolder.create(folder, config, min_free_bytes=0)
+        data = Data(PROMPTS, ())
+        found = self.run.latest_checkpoint().found
+        state = TrainingState(0, 0, data.sampler(config).state())
+        if found:
+            state = TrainingState.read(found.path)
+            self.run.rewind(found.step)
+        self.world = World(config, seed)
+        self.recorder = Recorder(self.run, config, LiveView(config.steps, out=io.StringIO()))
+        self.controller = Controller(config, self.world.ports, data, state, self.recorder)
+
+    def go(self, stop_after: float | None = None) -> None:
+        async def scenario() -> None:
+            if stop_after is not None:
+                asyncio.get_running_loop().call_later(stop_after, self.controller.stop)
+            await asyncio.wait_for(self.controller.run(), 20)
+
+        try:
+            asyncio.run(scenario())
+        finally:
+            self.recorder.close()
+            self.run.close()
+
+    def metrics(self) -> list[dict[str, float]]:
+        return [json.loads(line) for line in self.run.metrics.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("max_lag", [0, 1, 3])
+def test_every_step_is_trained_once_in_order_within_the_lag_bound(
+    tmp_path: Path, max_lag: int
+) -> None:
+    trial = Trial(tmp_path / "run", settings(steps=12, **{"rollout.max_lag": max_lag}))
+    trial.go()
+    assert trial.world.events("update") == list(range(1, 13))
+    assert max(trial.world.lags) <= max_lag
+    assert (max(trial.world.lags) > 0) == (max_lag > 0)
+    assert [record["step"] for record in trial.metrics()] == list(range(13))
+    assert trial.metrics()[-1]["version"] == 12
+
+
+def test_weights_are_published_before_the_first_rollout_and_after_every_update(
+    tmp_path: Path,
+) -> None:
+    trial = Trial(tmp_path / "run", settings())
+    trial.go()
+    kinds = [entry[0] for entry in trial.world.log if entry[0] != "release"]
+    assert kinds == ["publish", *["update", "publish"] * 6]
+    assert trial.world.events("publish") == list(range(7))
+
+
+def test_groups_are_trained_in_ticket_order_whatever_order_they_finished_in(
+    tmp_path: Path,
+) -> None:
+    trial = Trial(tmp_path / "run", settings(), seed=5)
+    trial.go()
+    handles = [entry[3] for entry in trial.world.log if entry[0] == "update"]
+    assert handles == [(3 * s, 3 * s + 1, 3 * s + 2) for s in range(6)]
+
+
+def test_a_step_without_signal_publishes_nothing_and_keeps_the_version(tmp_path: Path) -> None:
+    trial = Trial(tmp_path / "run", settings())
+    trial.world.outcomes = [Outcome.CORRECT]
+    trial.go()
+    assert trial.world.events("publish") == [0]
+    assert trial.world.events("update") == []
+    last = trial.metrics()[-1]
+    assert (last["step"], last["version"], last["rollouts/dropped"]) == (6, 0, 6)
+    assert "loss/policy" not in last
+
+
+def test_an_error_in_one_stream_ends_the_run_with_that_error(tmp_path: Path) -> None:
+    trial = Trial(tmp_path / "run", settings())
+    trial.world.breaks_at = 3
+    with pytest.raises(RuntimeError, match="the engine broke"):
+        trial.go()
+    assert trial.world.events("update") == [1, 2]
+
+
+def test_too_many_missing_verdicts_end_the_run(tmp_path: Path) -> None:
+    trial = Trial(tmp_path / "run", settings())
+    trial.world.outcomes = [Outcome.CORRECT, Outcome.ERROR]
+    with pytest.raises(VerifierError, match=r"3 of 6 rollouts .* error: test \(3x\)"):
+        trial.go()
+    assert trial.world.events("update") == []
+
+
+@pytest.mark.parametrize("max_lag", [0, 2])
+def test_an_interrupted_and_resumed_run_uses_the_prompts_and_steps_of_an_uninterrupted_one(
+    tmp_path: Path, max_lag: int
+) -> None:
+    config = settings(steps=40, **{"rollout.max_lag": max_lag})
+    whole = Trial(tmp_path / "whole", config)
+    whole.go()
+    first = Trial(tmp_path / "run", config)
+    with pytest.raises(Interrupted):
+        first.go(stop_after=0.1)
+    reached = first.controller.step
+    assert 0 < reached < 40
+    assert first.run.latest_checkpoint().found.step == reached
+    second = Trial(tmp_path / "run", config)
+    second.go()
+    assert second.world.events("update") == list(range(reached + 1, 41))
+    assert second.world.events("publish")[0] == reached
+    trained = {s: p for s, p in first.world.prompts.items() if s <= reached}
+    assert trained | second.world.prompts == whole.world.prompts
+    assert [record["step"] for record in second.metrics()] == list(range(41))
+
+
+def test_checkpoints_come_when_due_and_at_the_end_and_old_ones_go(tmp_path: Path) -> None:
+    config = settings(steps=7, **{"checkpoint.every_steps": 2, "checkpoint.keep_last": 2})
+    trial = Trial(tmp_path / "run", config)
+    trial.go()
+    kept = sorted(path.name for path in trial.run.checkpoints.iterdir())
+    assert kept == ["step-000006", "step-000007"]
+
+
+def test_the_times_of_a_step_are_not_more_than_the_step(tmp_path: Path) -> None:
+    trial = Trial(tmp_path / "run", settings())
+    trial.go()
+    for record in trial.metrics()[1:]:
+        assert 0 <= record["time/idle_learner"] <= record["time/step"]
+        assert 0 <= record["time/idle_rollout"] <= record["time/step"]
+        assert record["time/overhead"] >= 0
