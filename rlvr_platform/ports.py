@@ -28,9 +28,7 @@ from rlvr_platform.types import (
 class Rollouts(Protocol):
     """The rollout workers, as one."""
 
-    def stream(
-        self, tickets: Sequence[Ticket], temperature: float
-    ) -> AsyncIterator[FinishedGroup]:
+    def stream(self, tickets: Sequence[Ticket], temperature: float) -> AsyncIterator[FinishedGroup]:
         """Yield each ticket's group as it finishes, in completion order."""
         ...
 

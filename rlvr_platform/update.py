@@ -90,9 +90,7 @@ def optimizer_step(
     """
     sums = TokenSums()
     for i, batch in enumerate(minibatch.micro_batches):
-        logprobs, entropy = engine(
-            *_inputs(batch, engine.device), min_chunks=minibatch.head_calls
-        )
+        logprobs, entropy = engine(*_inputs(batch, engine.device), min_chunks=minibatch.head_calls)
         loss, terms = objective(
             logprobs,
             entropy,

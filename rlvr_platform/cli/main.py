@@ -7,10 +7,10 @@ import os
 import sys
 from collections.abc import Sequence
 
-from rlvr_platform.cli import config, doctor, grade, train
+from rlvr_platform.cli import config, doctor, export, grade, train
 from rlvr_platform.errors import RlvrError
 
-COMMANDS = (train, config, doctor, grade)
+COMMANDS = (train, config, doctor, export, grade)
 """Each module has `add_parser(subparsers)`, which sets `run`: arguments to exit code."""
 
 INTERRUPTED = 130

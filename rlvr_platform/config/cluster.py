@@ -15,8 +15,9 @@ class ClusterConfig(Section):
     )
     connect_timeout_s: float = setting(60.0, "Deadline to reach a running Ray. Seconds.", gt=0)
     placement_timeout_s: float = setting(
-        120.0, "Deadline for the placement group, after demand was checked against supply. "
-        "Seconds.", gt=0
+        120.0,
+        "Deadline for the placement group, after demand was checked against supply. Seconds.",
+        gt=0,
     )
     object_store_gib: float = setting(
         1.0, "Object store of a Ray started here; a running one keeps its own. GiB.", gt=0

@@ -119,7 +119,7 @@ def apply_overrides(tree: dict[str, Any], overrides: Iterable[str]) -> dict[str,
 
 def dump_config(config: ExperimentConfig) -> str:
     """The resolved tree as YAML that `load_config` reads back to an equal configuration."""
-    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
 
 
 def _describe(error: Any) -> str:

@@ -20,9 +20,7 @@ class EngineConfig(Section):
     gpu_memory_fraction: float = setting(
         0.85, "GPU only: share of device memory the engine takes.", gt=0, le=1
     )
-    eager: bool = setting(
-        False, "Skip graph capture and compilation: slower steps, quicker start."
-    )
+    eager: bool = setting(False, "Skip graph capture and compilation: slower steps, quicker start.")
     block_size: int | None = setting(
         None,
         "Tokens of one KV block; unset: 32 on CPU (the engine's 128 would keep short "
@@ -41,7 +39,9 @@ class RolloutConfig(Section):
     )
     max_new_tokens: int = setting(512, "Completion limit. Tokens.", ge=1)
     temperature: float = setting(1.0, "Sampling temperature; 1 samples the policy itself.", gt=0)
-    top_p: float = setting(1.0, "Nucleus mass; below 1 the behaviour is not the policy.", gt=0, le=1)
+    top_p: float = setting(
+        1.0, "Nucleus mass; below 1 the behaviour is not the policy.", gt=0, le=1
+    )
     max_lag: int = setting(
         0,
         "Training steps that generation may run ahead. 0: strictly in turn; 1: one step off, "

@@ -28,9 +28,7 @@ class ExactVerifier(Section):
     ignore_case: bool = setting(False, "Compare case-insensitively.")
 
 
-AnyVerifier = Annotated[
-    MathVerifier | NumericVerifier | ExactVerifier, Field(discriminator="kind")
-]
+AnyVerifier = Annotated[MathVerifier | NumericVerifier | ExactVerifier, Field(discriminator="kind")]
 
 
 class PoolConfig(Section):

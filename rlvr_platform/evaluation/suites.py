@@ -34,9 +34,7 @@ class SuiteResult:
         return f"{self.name} avg@{self.samples}"
 
 
-async def evaluate(
-    suite: Suite, rollouts: Rollouts, verdicts: Verdicts, seed: int
-) -> SuiteResult:
+async def evaluate(suite: Suite, rollouts: Rollouts, verdicts: Verdicts, seed: int) -> SuiteResult:
     """Sample and grade every prompt of the suite under the engines' present weights."""
     tickets = [
         Ticket(group_id=-1 - i, step=0, prompt=prompt, n=suite.config.samples, seed=seed + i)
@@ -50,9 +48,7 @@ async def evaluate(
     return summarise_suite(suite.config, [task.result() for task in tasks], seed)
 
 
-def summarise_suite(
-    config: SuiteConfig, groups: Sequence[GradedGroup], seed: int
-) -> SuiteResult:
+def summarise_suite(config: SuiteConfig, groups: Sequence[GradedGroup], seed: int) -> SuiteResult:
     """Estimates over prompts, in the order of the prompts whatever order groups finished in."""
     ordered = sorted(groups, key=lambda group: -group.summary.group_id)
     correct = np.array([_count(group, {Outcome.CORRECT}) for group in ordered])

@@ -29,9 +29,7 @@ class BufferState:
 class RolloutBuffer:
     """First in, first out by step; bounded; knows what it waits for."""
 
-    def __init__(
-        self, capacity_groups: int, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, capacity_groups: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._capacity = capacity_groups
         self._clock = clock
         self._expected: dict[int, dict[int, float]] = {}

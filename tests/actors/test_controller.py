@@ -145,9 +145,7 @@ def settings(**overrides: Any) -> ExperimentConfig:
         "checkpoint.every_steps": "null",
         **overrides,
     }
-    return load_config(
-        ROOT / "configs/dev/arithmetic.yaml", [f"{k}={v}" for k, v in given.items()]
-    )
+    return load_config(ROOT / "configs/dev/arithmetic.yaml", [f"{k}={v}" for k, v in given.items()])
 
 
 class Trial:

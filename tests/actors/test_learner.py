@@ -161,9 +161,7 @@ def published(group: RemoteLearners) -> dict[str, Tensor]:
 
 
 def changed(config: ExperimentConfig, **learner: Any) -> ExperimentConfig:
-    return config.model_copy(
-        update={"learner": config.learner.model_copy(update=learner)}
-    )
+    return config.model_copy(update={"learner": config.learner.model_copy(update=learner)})
 
 
 @pytest.mark.parametrize(

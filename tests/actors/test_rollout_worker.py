@@ -93,9 +93,7 @@ def test_texts_are_the_tokens_without_the_end_token(groups: Any, tokenizer: Any)
 def test_the_same_ticket_gives_the_same_tokens_and_siblings_differ(
     worker: Any, tokenizer: Any, groups: Any, config: ExperimentConfig
 ) -> None:
-    again = asyncio.run(
-        collect(worker, tickets(tokenizer, 6, seed=7), config.rollout.temperature)
-    )
+    again = asyncio.run(collect(worker, tickets(tokenizer, 6, seed=7), config.rollout.temperature))
     for (_, first), (_, second) in zip(groups, again, strict=True):
         np.testing.assert_array_equal(first.tokens, second.tokens)
         assert len({tuple(first.tokens[first.sibling(i)]) for i in range(6)}) > 1

@@ -9,9 +9,7 @@ from rlvr_platform.data.arithmetic import FAMILIES, distinct_tasks
 from rlvr_platform.errors import ConfigError
 from rlvr_platform.models.arithmetic import build_arithmetic, character_tokenizer, new_model
 
-SMALL = ArithmeticModel(
-    hidden_size=64, layers=1, heads=2, accuracy_low=0.005, accuracy_high=0.1
-)
+SMALL = ArithmeticModel(hidden_size=64, layers=1, heads=2, accuracy_low=0.005, accuracy_high=0.1)
 
 
 @pytest.fixture(scope="module")
