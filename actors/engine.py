@@ -10,6 +10,7 @@ import numpy as np
 
 from rlvr_platform.config.experiment import ExperimentConfig
 from rlvr_platform.errors import DeadlineError, SyncError
+from rlvr_platform.runtime import thread_environment
 from rlvr_platform.types import Finish, RolloutGroup, Ticket
 
 BACKEND = "shared_memory"
@@ -26,16 +27,16 @@ _FINISH = {"stop": Finish.STOP, "length": Finish.LENGTH}
 
 def engine_environment(config: ExperimentConfig) -> dict[str, str]:
     """Environment that vLLM reads once, at import: it must be set before the process starts."""
-    engine = config.rollout.engine
     shared = {"VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "WARNING"}
     if config.sync.transport == "ipc":
         # Memory handles reach the engine pickled, from our own learner on the same GPU only.
         shared["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"
     if config.cluster.device == "gpu":
         return shared
-    return shared | {
+    return {
+        **shared,
+        **thread_environment(config.rollout.engine.threads),
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-        "OMP_NUM_THREADS": str(engine.threads),
     }
 
 

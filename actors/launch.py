@@ -29,6 +29,7 @@ from rlvr_platform.memory import peak_memory
 from rlvr_platform.preparation import Prepared, prepare
 from rlvr_platform.recorder import Recorder
 from rlvr_platform.run_folder import RunFolder
+from rlvr_platform.runtime import thread_environment
 from rlvr_platform.telemetry.live import LiveView
 from rlvr_platform.training_state import TrainingState
 
@@ -103,7 +104,7 @@ def create_actors(config: ExperimentConfig, model: str, placement: Placement) ->
     """Create all actors in their bundles; none has started its heavy part yet."""
     wanted, services = placement.demand, placement.demand.services_bundle
     engine_env = engine_environment(config)
-    learner_env = {"OMP_NUM_THREADS": str(config.learner.threads)}
+    learner_env = thread_environment(config.learner.threads)
 
     def create(actor: Any, options: dict[str, Any], *arguments: Any) -> Any:
         return actor.options(**options).remote(*arguments)

@@ -27,6 +27,21 @@ def default_environment(device: Literal["cpu", "gpu"] = "cpu") -> dict[str, str]
     return {**chosen, "PATH": _path_with_interpreter()}
 
 
+def thread_environment(threads: int) -> dict[str, str]:
+    """OpenMP settings of a process that computes on the CPU; read when the process starts.
+
+    Engine and learner take turns on the same cores. By default their threads spin between
+    parallel regions and starve whoever is working: steps took twice as long, and four times as
+    long beside one other busy process.
+    """
+    return {
+        "OMP_NUM_THREADS": str(threads),
+        "OMP_WAIT_POLICY": "PASSIVE",
+        "GOMP_SPINCOUNT": "0",
+        "KMP_BLOCKTIME": "0",
+    }
+
+
 def extensions_folder() -> Path:
     """Where compiled torch extensions are kept, apart for each Python environment and torch.
 

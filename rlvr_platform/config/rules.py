@@ -87,7 +87,9 @@ def _other_rules(config: ExperimentConfig) -> Iterator[str]:
             )
     kl, names = config.algorithm.kl, [s.name for s in config.evaluation.suites]
     if kl.coefficient > 0 and kl.estimator == "none":
-        yield "algorithm.kl.coefficient is set but algorithm.kl.estimator is none: choose k1, k2 or k3"
+        yield (
+            "algorithm.kl.coefficient is set but algorithm.kl.estimator is none: choose k1, k2 or k3"
+        )
     if config.algorithm.constant_length and config.algorithm.normalisation != "constant":
         yield "algorithm.constant_length has no effect unless algorithm.normalisation=constant"
     if config.verifier.reward_correct <= config.verifier.reward_wrong:
