@@ -35,7 +35,7 @@ from rlvr_platform.step import Composition, compose
 from rlvr_platform.tickets import tickets_of_step
 from rlvr_platform.training_state import TrainingState
 from rlvr_platform.types import (
-    FinishedGroup,
+    FinishedGroups,
     LoadReport,
     Ticket,
     TrainBatch,
@@ -136,15 +136,15 @@ class Controller:
         return tickets
 
     async def _roll_out(self, tickets: Sequence[Ticket]) -> None:
-        """Generate a step's groups; each is graded and inserted as soon as it is finished."""
+        """Generate a step's groups; they are graded and inserted as they finish."""
         temperature = self._config.rollout.temperature
         async with asyncio.TaskGroup() as grading:
             with self._engines.busy():
-                async for group in self._ports.rollouts.stream(tickets, temperature):
-                    grading.create_task(self._grade(group))
+                async for groups in self._ports.rollouts.stream(tickets, temperature):
+                    grading.create_task(self._grade(groups))
 
-    async def _grade(self, group: FinishedGroup) -> None:
-        await self._ports.buffer.insert(await self._ports.verdicts.grade(group))
+    async def _grade(self, groups: FinishedGroups) -> None:
+        await self._ports.buffer.insert(await self._ports.verdicts.grade(groups))
 
     async def _learn(self) -> None:
         """Train on each step's groups once they are all in."""

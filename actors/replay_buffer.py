@@ -16,8 +16,8 @@ from rlvr_platform.memory import peak_memory
 from rlvr_platform.replay.buffer import BufferState, RolloutBuffer
 from rlvr_platform.telemetry.rollouts import write_rollouts
 from rlvr_platform.types import (
-    FinishedGroup,
     GradedGroup,
+    GradedGroups,
     GroupSummary,
     RolloutGroup,
     Verdict,
@@ -45,12 +45,17 @@ class ReplayBufferActor:
             self._buffer.expect(step, group_ids)
 
     async def insert(
-        self, summary: GroupSummary, verdicts: tuple[Verdict, ...], group: RolloutGroup
+        self,
+        summaries: Sequence[GroupSummary],
+        verdicts: Sequence[tuple[Verdict, ...]],
+        groups: Sequence[RolloutGroup],
     ) -> None:
-        """Take over a graded group."""
-        own = ray.put(group)
+        """Take over graded groups."""
+        parts = zip(summaries, verdicts, groups, strict=True)
+        own = [GradedGroup(summary, verdict, ray.put(group)) for summary, verdict, group in parts]
         async with self._changed:
-            self._buffer.insert(GradedGroup(FinishedGroup(summary, own), verdicts))
+            for group in own:
+                self._buffer.insert(group)
             self._changed.notify_all()
 
     async def take(self, step: int, version: int) -> tuple[list[GradedGroup], BufferState]:
@@ -85,7 +90,7 @@ class ReplayBufferActor:
     ) -> None:
         """Write every rollout of a taken step with its verdict and fate, then release them."""
         graded = self._taken.pop(step)
-        groups = await asyncio.gather(*(g.finished.handle for g in graded))
+        groups = await asyncio.gather(*(group.handle for group in graded))
         await asyncio.to_thread(write_rollouts, path, groups, graded, advantages, fates)
 
     async def peak_memory(self) -> int:
@@ -101,8 +106,9 @@ class RemoteBuffer:
     async def expect(self, step: int, group_ids: Sequence[int]) -> None:
         await self._actor.expect.remote(step, group_ids)
 
-    async def insert(self, group: GradedGroup) -> None:
-        await self._actor.insert.remote(group.summary, group.verdicts, group.finished.handle)
+    async def insert(self, groups: GradedGroups) -> None:
+        finished = groups.finished
+        await self._actor.insert.remote(finished.summaries, groups.verdicts, finished.handle)
 
     async def take(self, step: int, version: int) -> tuple[list[GradedGroup], BufferState]:
         groups, state = await self._actor.take.remote(step, version)

@@ -19,7 +19,7 @@ from rlvr_platform.errors import SyncError
 from rlvr_platform.memory import children_peak_memory, peak_memory
 from rlvr_platform.models.stop_tokens import stop_tokens
 from rlvr_platform.types import (
-    FinishedGroup,
+    FinishedGroups,
     GroupSummary,
     LoadReport,
     RolloutGroup,
@@ -50,16 +50,17 @@ class RolloutWorkerActor:
 
     async def generate(
         self, tickets: Sequence[Ticket], temperature: float
-    ) -> AsyncIterator[GroupSummary | RolloutGroup]:
-        """Yield, for each group as it finishes, its summary and then its tokens."""
-        tasks = [asyncio.create_task(self._one(t, temperature)) for t in tickets]
+    ) -> AsyncIterator[tuple[GroupSummary, ...] | tuple[RolloutGroup, ...]]:
+        """Yield, for the groups that finish together, their summaries and then their tokens."""
+        running = {asyncio.create_task(self._one(t, temperature)) for t in tickets}
         try:
-            for done in asyncio.as_completed(tasks):
-                summary, group = await done
-                yield summary
-                yield group
+            while running:
+                done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                summaries, groups = zip(*(task.result() for task in done), strict=True)
+                yield summaries
+                yield groups
         finally:
-            for task in tasks:
+            for task in running:
                 task.cancel()
 
     async def _one(self, ticket: Ticket, temperature: float) -> tuple[GroupSummary, RolloutGroup]:
@@ -103,19 +104,21 @@ class RemoteRollouts:
 
     async def stream(
         self, tickets: Sequence[Ticket], temperature: float
-    ) -> AsyncIterator[FinishedGroup]:
-        """Yield each ticket's group as it finishes, from whichever worker."""
-        done: asyncio.Queue[FinishedGroup | Exception] = asyncio.Queue()
+    ) -> AsyncIterator[FinishedGroups]:
+        """Yield the tickets' groups as they finish, from whichever worker."""
+        done: asyncio.Queue[FinishedGroups | Exception] = asyncio.Queue()
         tasks = [
             asyncio.create_task(_drain(worker, tickets[i :: len(self._workers)], temperature, done))
             for i, worker in enumerate(self._workers)
         ]
         try:
-            for _ in tickets:
-                group = await done.get()
-                if isinstance(group, Exception):
-                    raise group
-                yield group
+            missing = len(tickets)
+            while missing:
+                groups = await done.get()
+                if isinstance(groups, Exception):
+                    raise groups
+                missing -= len(groups.summaries)
+                yield groups
         finally:
             for task in tasks:
                 task.cancel()
@@ -133,13 +136,13 @@ async def _drain(
     worker: Any,
     tickets: Sequence[Ticket],
     temperature: float,
-    done: asyncio.Queue[FinishedGroup | Exception],
+    done: asyncio.Queue[FinishedGroups | Exception],
 ) -> None:
     """Move one worker's groups, or the error that ends them, into the queue."""
     try:
         stream = worker.generate.options(num_returns="streaming").remote(tickets, temperature)
-        async for summary in stream:
-            group = await anext(stream)
-            await done.put(FinishedGroup(await summary, group))
+        async for summaries in stream:
+            groups = await anext(stream)
+            await done.put(FinishedGroups(await summaries, groups))
     except Exception as error:  # handed to the consumer, who raises it
         await done.put(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import ray
@@ -11,12 +12,11 @@ import ray
 from actors.deadlines import within
 from rlvr_platform.config.verifier import VerifierConfig
 from rlvr_platform.memory import children_peak_memory, peak_memory
-from rlvr_platform.types import FinishedGroup, GradedGroup, Prompt, RolloutGroup, Verdict
-from rlvr_platform.verifiers.gold import BadGold, check_gold
+from rlvr_platform.types import FinishedGroups, GradedGroups, RolloutGroup, Verdict
 from rlvr_platform.verifiers.pool import GradeItem, VerifierPool
 
 QUEUE_ALLOWANCE_S = 60.0
-"""What a group may wait behind other groups, beyond the deadlines of its own items."""
+"""What groups may wait behind others, beyond the deadlines of its own items."""
 
 
 @ray.remote
@@ -29,16 +29,16 @@ class VerifierPoolActor:
     async def start(self) -> None:
         self._pool = await asyncio.to_thread(VerifierPool, self._config)
 
-    async def grade(self, group: RolloutGroup) -> tuple[Verdict, ...]:
-        """One verdict per sibling, in order."""
-        prompt = group.ticket.prompt
-        items = [GradeItem(text, prompt.gold, prompt.options) for text in group.texts]
+    async def grade(self, groups: Sequence[RolloutGroup]) -> tuple[tuple[Verdict, ...], ...]:
+        """Per group one verdict per sibling, in order."""
+        items = [
+            GradeItem(text, group.ticket.prompt.gold, group.ticket.prompt.options)
+            for group in groups
+            for text in group.texts
+        ]
         verdicts = await asyncio.wrap_future(self._pool.submit(items))
-        return tuple(verdicts)
-
-    async def check_gold(self, prompts: Sequence[Prompt]) -> list[BadGold]:
-        """The prompts whose gold answer does not verify against itself."""
-        return await asyncio.to_thread(check_gold, prompts, self._pool)
+        left = iter(verdicts)
+        return tuple(tuple(islice(left, group.size)) for group in groups)
 
     async def peak_memory(self) -> int:
         return peak_memory() + children_peak_memory()
@@ -55,13 +55,14 @@ class RemoteVerdicts:
         self._actor = actor
         self._pool = config.pool
 
-    async def grade(self, group: FinishedGroup) -> GradedGroup:
+    async def grade(self, groups: FinishedGroups) -> GradedGroups:
         """Raises DeadlineError when the pool as a whole does not answer."""
-        limit = self._pool.deadline_s * group.summary.size + QUEUE_ALLOWANCE_S
+        rollouts = sum(summary.size for summary in groups.summaries)
+        named = ", ".join(str(summary.group_id) for summary in groups.summaries)
         verdicts = await within(
-            self._actor.grade.remote(group.handle),
-            limit,
-            f"the verifier pool grading group {group.summary.group_id}",
+            self._actor.grade.remote(groups.handle),
+            self._pool.deadline_s * rollouts + QUEUE_ALLOWANCE_S,
+            f"the verifier pool grading group {named}",
             "raise verifier.pool.workers",
         )
-        return GradedGroup(group, verdicts)
+        return GradedGroups(groups, verdicts)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PretrainedConfig, PreTrainedModel
 
-from rlvr_platform.batching.micro_batches import micro_batches
+from rlvr_platform.batching.micro_batches import MicroBatch, micro_batches
 from rlvr_platform.batching.rows import Rows
 from rlvr_platform.errors import InputError
 
@@ -48,6 +48,7 @@ class PolicyModel(nn.Module):
         position_ids: Tensor,
         predict: Tensor,
         targets: Tensor,
+        segments: Tensor | None = None,
         min_chunks: int = 1,
     ) -> tuple[Tensor, Tensor]:
         """Log-probabilities [N] with gradient and entropies [N] without, nats, float32.
@@ -55,11 +56,15 @@ class PolicyModel(nn.Module):
         tokens, position_ids: int64 [b, t]; rows begin where positions restart, and whatever
         follows a row is hidden by causality, so no attention mask is needed. predict: int64 [N],
         index in [b * t] of the token before each target. targets: int64 [N] token ids.
+        segments: int64 [b, t] where rows share a prompt, see `MicroBatch.segments`.
         min_chunks: ZeRO-3 gathers the head at every call, so all ranks must make as many calls
         as the rank with the most targets.
         """
         hidden = self.causal_lm.get_decoder()(
-            input_ids=tokens, position_ids=position_ids, use_cache=False
+            input_ids=tokens,
+            position_ids=position_ids,
+            attention_mask=None if segments is None else tree_mask(segments),
+            use_cache=False,
         ).last_hidden_state.flatten(0, 1)
         count, chunks = len(targets), max(self.chunks(len(targets)), min_chunks)
         if count < chunks:
@@ -85,18 +90,31 @@ class PolicyModel(nn.Module):
         return logprobs, entropy
 
 
+def model_inputs(batch: MicroBatch, device: torch.device) -> tuple[Tensor | None, ...]:
+    """The positional arguments of `PolicyModel.forward` for one micro-batch."""
+    columns = (batch.tokens, batch.position_ids, batch.predict, batch.targets, batch.segments)
+    return tuple(None if c is None else torch.from_numpy(c).to(device) for c in columns)
+
+
+def tree_mask(segments: Tensor) -> Tensor:
+    """bool [b, 1, t, t] from segments [b, t]: a token sees the prompt before it and its own row."""
+    query, key = segments[:, :, None], segments[:, None, :]
+    causal = torch.ones(segments.shape[1], segments.shape[1], device=segments.device).tril().bool()
+    return (causal & ((key == 0) | (key == query)))[:, None]
+
+
 def check_architecture(policy: PolicyModel, layout: str) -> None:
     """Prove on a few tokens that `policy` scores rows as the model itself does one at a time.
 
     Call it before parameters are sharded. Raises InputError for architectures that change their
-    logits in a way unknown here, or that mix rows in the `layout` (padded or packed).
+    logits in a way unknown here, or that mix rows in the `layout`.
     """
+    _check_windows(policy, layout)
     rows = _probe_rows(policy.causal_lm.config.get_text_config().vocab_size)
     device = policy.causal_lm.device
     with torch.no_grad():
         (batch,) = micro_batches(rows, layout, budget=64)
-        columns = (batch.tokens, batch.position_ids, batch.predict, batch.targets)
-        ours = policy(*(torch.from_numpy(column).to(device) for column in columns))[0]
+        ours = policy(*model_inputs(batch, device))[0]
         theirs = torch.cat([_own_logprobs(policy, rows, row) for row in np.unique(batch.row)])
     order = torch.from_numpy(np.argsort(batch.row, kind="stable")).to(device)
     gap = float((ours[order] - theirs).abs().max())
@@ -106,32 +124,50 @@ def check_architecture(policy: PolicyModel, layout: str) -> None:
             f"{type(policy.causal_lm).__name__} in the {layout} layout: log-probabilities are "
             f"{gap:.3g} nats away from the model's own",
             f"at most {tolerance:g} nats",
-            "set learner.layout=padded if it is packed, or learner.attention=sdpa; otherwise "
-            "this architecture is not supported",
+            "set learner.layout=padded, or learner.attention=sdpa; otherwise this architecture is "
+            "not supported",
+        )
+
+
+def _check_windows(policy: PolicyModel, layout: str) -> None:
+    """A mask for shared prompts replaces the model's own, also in layers with a sliding window."""
+    kinds = set(getattr(policy.causal_lm.config.get_text_config(), "layer_types", None) or ())
+    if layout == "shared_prompt" and kinds - {"full_attention"}:
+        raise InputError(
+            f"learner.layout=shared_prompt with layers of {', '.join(sorted(kinds))}",
+            "full attention in every layer",
+            "set learner.layout=padded",
         )
 
 
 def _probe_rows(vocabulary: int) -> Rows:
-    offsets = np.array([0, 9, 14])
-    trained = np.ones(14, bool)
-    trained[offsets[:-1]] = False
+    """Two rows behind one prompt of 4 tokens, and one row with a prompt of 3."""
+    token = (np.arange(1, 15) * 7919 % vocabulary).astype(np.int32)
+    parts = [token[:7], np.r_[token[:4], token[7:9]], token[9:14]]
+    prompts, lengths = np.array([4, 4, 3]), np.array([len(part) for part in parts])
+    within = np.concatenate([np.arange(length) for length in lengths])
+    nothing = np.zeros(len(parts), np.float32)
     return Rows(
-        tokens=(np.arange(1, 15) * 7919 % vocabulary).astype(np.int32),
-        offsets=offsets,
-        trained=trained,
-        behaviour=np.zeros(14, np.float32),
-        advantage=np.zeros(2, np.float32),
-        weight=np.zeros(2, np.float32),
+        tokens=np.concatenate(parts),
+        offsets=np.concatenate([[0], np.cumsum(lengths)]),
+        trained=within >= np.repeat(prompts, lengths),
+        behaviour=np.zeros(len(within), np.float32),
+        advantage=nothing,
+        weight=nothing,
+        group=np.array([0, 0, 1], np.int32),
+        prompt_length=prompts,
     )
 
 
 def _own_logprobs(policy: PolicyModel, rows: Rows, row: int) -> Tensor:
-    """[length - 1] from the model's own full logits of one row alone."""
-    tokens = rows.tokens[rows.offsets[row] : rows.offsets[row + 1]].astype(np.int64)
+    """Of the row's trained tokens, from the model's own full logits of that row alone."""
+    own = slice(int(rows.offsets[row]), int(rows.offsets[row + 1]))
+    tokens = rows.tokens[own].astype(np.int64)
     batch = torch.from_numpy(tokens)[None].to(policy.causal_lm.device)
     logits = policy.causal_lm(input_ids=batch, use_cache=False).logits[0, :-1].float()
     logprobs = (logits / policy.temperature).log_softmax(-1)
-    return logprobs.gather(-1, batch[0, 1:, None]).squeeze(-1)
+    chosen = logprobs.gather(-1, batch[0, 1:, None]).squeeze(-1)
+    return chosen[torch.from_numpy(rows.trained[own][1:]).to(chosen.device)]
 
 
 def _postprocess(logits: Tensor, config: PretrainedConfig) -> Tensor:

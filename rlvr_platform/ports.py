@@ -14,8 +14,9 @@ import numpy as np
 
 from rlvr_platform.replay.buffer import BufferState
 from rlvr_platform.types import (
-    FinishedGroup,
+    FinishedGroups,
     GradedGroup,
+    GradedGroups,
     LearnerReport,
     LoadReport,
     Prompt,
@@ -28,8 +29,10 @@ from rlvr_platform.types import (
 class Rollouts(Protocol):
     """The rollout workers, as one."""
 
-    def stream(self, tickets: Sequence[Ticket], temperature: float) -> AsyncIterator[FinishedGroup]:
-        """Yield each ticket's group as it finishes, in completion order."""
+    def stream(
+        self, tickets: Sequence[Ticket], temperature: float
+    ) -> AsyncIterator[FinishedGroups]:
+        """Yield the tickets' groups as they finish, in completion order."""
         ...
 
     async def load(self, snapshot: WeightSnapshot) -> LoadReport:
@@ -43,7 +46,7 @@ class Rollouts(Protocol):
 class Verdicts(Protocol):
     """The verifier pool."""
 
-    async def grade(self, group: FinishedGroup) -> GradedGroup:
+    async def grade(self, groups: FinishedGroups) -> GradedGroups:
         """A verdict for every sibling; a crash or a timeout is a verdict of its own kind."""
         ...
 
@@ -55,7 +58,7 @@ class Buffer(Protocol):
         """Reserve places for a step's groups; waits while the buffer is full."""
         ...
 
-    async def insert(self, group: GradedGroup) -> None: ...
+    async def insert(self, groups: GradedGroups) -> None: ...
 
     async def take(self, step: int, version: int) -> tuple[list[GradedGroup], BufferState]:
         """A step's groups in ticket order, once all are in; `version` dates their ages."""

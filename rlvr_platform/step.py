@@ -125,7 +125,7 @@ def train_batch(
     return TrainBatch(
         step=step,
         version=version,
-        handles=tuple(graded[index].finished.handle for index in kept),
+        handles=tuple(graded[index].handle for index in kept),
         group=group,
         sibling=_column(rows, np.int32),
         advantage=_column([scored[i][r] for i, r in zip(kept, rows, strict=True)], np.float32),

@@ -1,6 +1,6 @@
 """The records that travel between stages. Follow one rollout by reading this file downwards.
 
-    Prompt -> Ticket -> RolloutGroup (+ GroupSummary) -> GroupVerdicts -> GradedGroup
+    Prompt -> Ticket -> RolloutGroup (+ GroupSummary) -> Verdict -> GradedGroup
            -> TrainBatch (rows that point into groups) -> LearnerReport
 
 Axis names used in shapes: B groups, G siblings of a group, P prompt tokens,
@@ -136,14 +136,15 @@ def summarise(group: RolloutGroup, seconds: float) -> GroupSummary:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FinishedGroup:
-    """A group whose tokens exist: the summary, and a handle to the tokens.
+class FinishedGroups:
+    """Groups that finished together, one or more: their summaries, and a handle to the tokens.
 
-    `handle` is a Ray object reference, or the `RolloutGroup` itself in one process.
+    They travel together to verifier and buffer, since each message costs about a millisecond.
     """
 
-    summary: GroupSummary
+    summaries: tuple[GroupSummary, ...]
     handle: Any
+    """A Ray object reference to a tuple of `RolloutGroup`, or that tuple in one process."""
 
 
 class Outcome(StrEnum):
@@ -171,15 +172,22 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class GradedGroups:
+    """Finished groups with a verdict for every sibling of every group."""
+
+    finished: FinishedGroups
+    verdicts: tuple[tuple[Verdict, ...], ...]
+    """Per group, per sibling."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class GradedGroup:
-    """A finished group with a verdict for every sibling."""
+    """One graded group, as the buffer hands it out."""
 
-    finished: FinishedGroup
+    summary: GroupSummary
     verdicts: tuple[Verdict, ...]
-
-    @property
-    def summary(self) -> GroupSummary:
-        return self.finished.summary
+    handle: Any
+    """A Ray object reference to the `RolloutGroup`, or the group itself in one process."""
 
     @property
     def rewards(self) -> np.ndarray:
@@ -205,7 +213,7 @@ class TrainBatch:
     version: int
     """Weight version the update starts from."""
     handles: tuple[Any, ...]
-    """One handle per group that has rows, see `FinishedGroup.handle`."""
+    """One handle per group that has rows, see `GradedGroup.handle`."""
     group: np.ndarray
     """int32 [R], index into `handles`."""
     sibling: np.ndarray

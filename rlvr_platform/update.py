@@ -21,10 +21,11 @@ from rlvr_platform.batching.rows import Rows
 from rlvr_platform.config.algorithm import AlgorithmConfig
 from rlvr_platform.config.learner import LearnerConfig
 from rlvr_platform.errors import NumericalError
+from rlvr_platform.policy import model_inputs
 from rlvr_platform.types import TokenSums
 
 Score = Callable[..., tuple[Tensor, Tensor]]
-"""(tokens, position_ids, predict, targets, min_chunks) to log-probabilities and entropies [N]."""
+"""`PolicyModel.forward`: micro-batch to log-probabilities and entropies [N]."""
 
 
 class GradientEngine(Protocol):
@@ -32,7 +33,7 @@ class GradientEngine(Protocol):
 
     device: torch.device
 
-    def __call__(self, *inputs: Tensor, min_chunks: int) -> tuple[Tensor, Tensor]: ...
+    def __call__(self, *inputs: Tensor | None, min_chunks: int) -> tuple[Tensor, Tensor]: ...
 
     def backward(self, loss: Tensor, last: bool) -> None: ...
 
@@ -69,7 +70,7 @@ def score_frozen(score: Score, minibatch: Minibatch, device: torch.device) -> li
     """Log-probabilities [N] of each micro-batch's targets, without gradient."""
     with torch.no_grad():
         return [
-            score(*_inputs(batch, device), min_chunks=minibatch.head_calls)[0]
+            score(*model_inputs(batch, device), min_chunks=minibatch.head_calls)[0]
             for batch in minibatch.micro_batches
         ]
 
@@ -90,7 +91,9 @@ def optimizer_step(
     """
     sums = TokenSums()
     for i, batch in enumerate(minibatch.micro_batches):
-        logprobs, entropy = engine(*_inputs(batch, engine.device), min_chunks=minibatch.head_calls)
+        logprobs, entropy = engine(
+            *model_inputs(batch, engine.device), min_chunks=minibatch.head_calls
+        )
         loss, terms = objective(
             logprobs,
             entropy,
@@ -105,11 +108,6 @@ def optimizer_step(
         _require_finite(sums.loss, batch)
         engine.backward(loss, last=i == len(minibatch.micro_batches) - 1)
     return sums, engine.step(learning_rate)
-
-
-def _inputs(batch: MicroBatch, device: torch.device) -> tuple[Tensor, ...]:
-    columns = (batch.tokens, batch.position_ids, batch.predict, batch.targets)
-    return tuple(_tensor(column, device) for column in columns)
 
 
 def _tensor(column: np.ndarray, device: torch.device) -> Tensor:

@@ -33,6 +33,9 @@ class MicroBatch:
     """float32 [N]; the loss is the sum of weight * token loss."""
     row: np.ndarray
     """int64 [N], index into the rows."""
+    segments: np.ndarray | None = None
+    """int64 [b, t] when rows share a prompt: 0 on the prompt, k > 0 on its k-th row, -1 on
+    padding; a token sees the prompt and its own row. None: position ids say it all."""
 
 
 def empty() -> MicroBatch:
@@ -43,8 +46,9 @@ def empty() -> MicroBatch:
 
 
 def micro_batches(rows: Rows, layout: str, budget: int) -> list[MicroBatch]:
-    """The layout that the configuration names: `padded` or `packed`."""
-    return {"padded": padded, "packed": packed}[layout](rows, budget)
+    """The layout that the configuration names: `padded`, `packed` or `shared_prompt`."""
+    layouts = {"padded": padded, "packed": packed, "shared_prompt": shared_prompt}
+    return layouts[layout](rows, budget)
 
 
 def padded(rows: Rows, budget: int) -> list[MicroBatch]:
@@ -72,6 +76,83 @@ def packed(rows: Rows, budget: int) -> list[MicroBatch]:
         positions = np.concatenate([np.arange(length) for length in lengths])[None]
         batches.append(_assemble(rows, chosen, starts, positions))
     return batches
+
+
+def shared_prompt(rows: Rows, budget: int) -> list[MicroBatch]:
+    """Rows of one group behind a single copy of their prompt: b * t <= budget.
+
+    The gradient is that of `padded`, where every row brings its own copy; what it saves is the
+    repeated prompt. A group beyond the budget is cut, each part with its prompt.
+    Raises ConfigError when a row is longer than the budget.
+    """
+    _checked_lengths(rows, budget)
+    trees = [tree for group in np.unique(rows.group) for tree in _trees(rows, group, budget)]
+    lengths = np.array([_tree_length(rows, tree) for tree in trees], dtype=np.int64)
+    return [
+        _assemble_trees(rows, [trees[i] for i in chosen], int(lengths[chosen[0]]))
+        for chosen in _similar_lengths(lengths, budget)
+    ]
+
+
+def _trees(rows: Rows, group: int, budget: int) -> Iterator[np.ndarray]:
+    """The rows of a group in as few parts as the budget allows."""
+    members = np.flatnonzero(rows.group == group)
+    prompt = int(rows.prompt_length[members[0]])
+    part: list[int] = []
+    used = prompt
+    for row in members.tolist():
+        completion = int(rows.lengths[row]) - prompt
+        if part and used + completion > budget:
+            yield np.array(part)
+            part, used = [], prompt
+        part.append(row)
+        used += completion
+    yield np.array(part)
+
+
+def _tree_length(rows: Rows, tree: np.ndarray) -> int:
+    prompt = int(rows.prompt_length[tree[0]])
+    return prompt + int((rows.lengths[tree] - prompt).sum())
+
+
+def _assemble_trees(rows: Rows, trees: list[np.ndarray], width: int) -> MicroBatch:
+    """One tree a line: the prompt, then the completions of its rows one after another."""
+    shape = (len(trees), width)
+    tokens, positions = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    segments = np.full(shape, -1, np.int64)
+    sources, predict, row = [], [], []
+    for line, tree in enumerate(trees):
+        prompt = int(rows.prompt_length[tree[0]])
+        first = int(rows.offsets[tree[0]])
+        tokens[line, :prompt] = rows.tokens[first : first + prompt]
+        positions[line, :prompt] = np.arange(prompt)
+        segments[line, :prompt] = 0
+        start = prompt
+        for k, index in enumerate(tree.tolist(), start=1):
+            source = np.arange(rows.offsets[index] + prompt, rows.offsets[index + 1])
+            end = start + len(source)
+            tokens[line, start:end] = rows.tokens[source]
+            positions[line, start:end] = prompt + np.arange(len(source))
+            segments[line, start:end] = k
+            # The prompt's last token predicts the first token of every completion.
+            before = np.r_[prompt - 1, np.arange(start, end - 1)]
+            trained = rows.trained[source]
+            sources.append(source[trained])
+            predict.append(line * width + before[trained])
+            row.append(np.full(int(trained.sum()), index))
+            start = end
+    source, owner = np.concatenate(sources), np.concatenate(row)
+    return MicroBatch(
+        tokens=tokens,
+        position_ids=positions,
+        predict=np.concatenate(predict),
+        targets=rows.tokens[source].astype(np.int64),
+        behaviour=rows.behaviour[source],
+        advantage=rows.advantage[owner],
+        weight=rows.weight[owner],
+        row=owner,
+        segments=segments,
+    )
 
 
 def _checked_lengths(rows: Rows, budget: int) -> np.ndarray:

@@ -24,6 +24,10 @@ class Rows:
     """float32 [R]."""
     weight: np.ndarray
     """float32 [R], factor of every token loss of the row."""
+    group: np.ndarray
+    """int32 [R]; rows of one group share their prompt."""
+    prompt_length: np.ndarray
+    """int64 [R], tokens of the row's prompt."""
 
     @property
     def count(self) -> int:
@@ -53,6 +57,10 @@ def gather_rows(batch: TrainBatch, groups: Sequence[RolloutGroup]) -> Rows:
         behaviour=_join(behaviour, np.float32),
         advantage=batch.advantage,
         weight=batch.weight,
+        group=batch.group,
+        prompt_length=np.array(
+            [len(groups[group].ticket.prompt.tokens) for group in batch.group], dtype=np.int64
+        ),
     )
 
 

@@ -35,9 +35,12 @@ class LearnerConfig(Section):
     tokens_per_micro_batch: int = setting(
         8192, "Budget of one forward pass, padding included. Tokens.", ge=1
     )
-    layout: Literal["padded", "packed"] = setting(
+    layout: Literal["padded", "packed", "shared_prompt"] = setting(
         "padded",
-        "padded: rows of similar length side by side. packed: rows end to end in one sequence.",
+        "padded: rows of similar length side by side. packed: rows end to end in one sequence; "
+        "for flash_attention_2. shared_prompt: the rows of a group behind one copy of their "
+        "prompt, for prompts longer than completions; its mask takes the square of a group's "
+        "tokens, needs sdpa and full attention in every layer.",
     )
     logprob_chunk_tokens: int = setting(
         1024, "Positions whose logits exist at one time: bounds memory. Tokens.", ge=1

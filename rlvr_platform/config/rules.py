@@ -52,6 +52,8 @@ def _learner_rules(config: ExperimentConfig) -> Iterator[str]:
             "learner.dtype=bfloat16 with learner.zero_stage=0 adds up gradients in bfloat16 and "
             "loses small ones; use zero_stage=1, which costs nothing on one rank"
         )
+    if learner.layout == "shared_prompt" and learner.attention != "sdpa":
+        yield f"learner.layout=shared_prompt needs learner.attention=sdpa, not {learner.attention}"
     if learner.attention == "flash_attention_2" and config.cluster.device == "cpu":
         yield "learner.attention=flash_attention_2 needs cluster.device=gpu; use sdpa on CPU"
     if learner.optimizer.warmup_steps >= config.steps * learner.minibatches:
@@ -87,9 +89,7 @@ def _other_rules(config: ExperimentConfig) -> Iterator[str]:
             )
     kl, names = config.algorithm.kl, [s.name for s in config.evaluation.suites]
     if kl.coefficient > 0 and kl.estimator == "none":
-        yield (
-            "algorithm.kl.coefficient is set but algorithm.kl.estimator is none: choose k1, k2 or k3"
-        )
+        yield "algorithm.kl.coefficient needs algorithm.kl.estimator: choose k1, k2 or k3"
     if config.algorithm.constant_length and config.algorithm.normalisation != "constant":
         yield "algorithm.constant_length has no effect unless algorithm.normalisation=constant"
     if config.verifier.reward_correct <= config.verifier.reward_wrong:

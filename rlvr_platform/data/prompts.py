@@ -65,4 +65,4 @@ def _prompt(
         tokens = encode(text, format, tokenizer)
     except InputError as error:
         raise InputError(f"{record.origin}: {error.got}", error.wanted, error.fix) from None
-    return Prompt(index, text, tokens, record.gold, name, record.options)
+    return Prompt(index, text, tokens, record.gold, name, record.options, record.origin)

@@ -11,7 +11,9 @@ import numpy as np
 from rlvr_platform.config.evaluation import SuiteConfig
 from rlvr_platform.evaluation.estimators import Estimate, avg_at_k, bootstrap, pass_at_k
 from rlvr_platform.ports import Rollouts, Verdicts
-from rlvr_platform.types import GradedGroup, Outcome, Prompt, Ticket
+from rlvr_platform.types import GroupSummary, Outcome, Prompt, Ticket, Verdict
+
+Graded = tuple[GroupSummary, tuple[Verdict, ...]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,15 +44,20 @@ async def evaluate(suite: Suite, rollouts: Rollouts, verdicts: Verdicts, seed: i
     ]
     async with asyncio.TaskGroup() as grading:
         tasks = [
-            grading.create_task(verdicts.grade(group))
-            async for group in rollouts.stream(tickets, suite.config.temperature)
+            grading.create_task(verdicts.grade(groups))
+            async for groups in rollouts.stream(tickets, suite.config.temperature)
         ]
-    return summarise_suite(suite.config, [task.result() for task in tasks], seed)
+    graded = [
+        (summary, verdict)
+        for groups in (task.result() for task in tasks)
+        for summary, verdict in zip(groups.finished.summaries, groups.verdicts, strict=True)
+    ]
+    return summarise_suite(suite.config, graded, seed)
 
 
-def summarise_suite(config: SuiteConfig, groups: Sequence[GradedGroup], seed: int) -> SuiteResult:
+def summarise_suite(config: SuiteConfig, graded: Sequence[Graded], seed: int) -> SuiteResult:
     """Estimates over prompts, in the order of the prompts whatever order groups finished in."""
-    ordered = sorted(groups, key=lambda group: -group.summary.group_id)
+    ordered = sorted(graded, key=lambda group: -group[0].group_id)
     correct = np.array([_count(group, {Outcome.CORRECT}) for group in ordered])
     judged = np.array(
         [_count(group, {Outcome.CORRECT, Outcome.WRONG, Outcome.NO_ANSWER}) for group in ordered]
@@ -65,13 +72,13 @@ def summarise_suite(config: SuiteConfig, groups: Sequence[GradedGroup], seed: in
     return SuiteResult(config.name, k, avg, metrics)
 
 
-def _count(group: GradedGroup, outcomes: set[Outcome]) -> int:
-    return sum(verdict.outcome in outcomes for verdict in group.verdicts)
+def _count(group: Graded, outcomes: set[Outcome]) -> int:
+    return sum(verdict.outcome in outcomes for verdict in group[1])
 
 
-def _lengths(prefix: str, groups: Sequence[GradedGroup]) -> dict[str, float]:
-    lengths = np.concatenate([group.summary.lengths for group in groups])
-    outcomes = [verdict.outcome for group in groups for verdict in group.verdicts]
+def _lengths(prefix: str, groups: Sequence[Graded]) -> dict[str, float]:
+    lengths = np.concatenate([summary.lengths for summary, _ in groups])
+    outcomes = [verdict.outcome for _, verdicts in groups for verdict in verdicts]
     metrics = {}
     for outcome in (Outcome.CORRECT, Outcome.WRONG):
         chosen = lengths[[o is outcome for o in outcomes]]

@@ -152,19 +152,29 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric("lag/max", "versions", "Largest lag; bounded by rollout.max_lag."),
     Metric("time/step", "seconds", "Wall time of the whole step, evaluation and saving apart."),
-    Metric("time/generate", "seconds", "First ticket handed to the engines to last group done."),
+    Metric(
+        "time/generate",
+        "seconds",
+        "The step's slowest group, submission to last token, as the rollout worker measured it.",
+    ),
     Metric(
         "time/verify",
         "seconds",
-        "Waiting for verdicts after the last group was generated: what verification adds.",
+        "What the verifier processes spent on the step's rollouts, divided by their number.",
     ),
     Metric("time/allocate", "seconds", "Deciding how many rollouts each prompt gets."),
-    Metric("time/learn", "seconds", "The update: forward, backward, optimizer."),
-    Metric("time/sync", "seconds", "Publishing weights, loading them everywhere, and the proof."),
+    Metric("time/learn", "seconds", "The update inside the slowest learner rank."),
+    Metric(
+        "time/sync",
+        "seconds",
+        "Publishing weights, loading them in the slowest engine, and the proof.",
+    ),
     Metric(
         "time/overhead",
         "seconds",
-        "The step less generate, verify, allocate, learn and sync: calls, copies, records.",
+        "The step less generate, verify, allocate, learn and sync, all measured inside the "
+        "actors: calls, copies, records. At least 0; says nothing when max_lag is above 0, "
+        "since the phases overlap.",
     ),
     Metric(
         "time/idle_learner",
@@ -179,23 +189,6 @@ METRICS: tuple[Metric, ...] = (
         "or raise rollout.max_lag.",
     ),
     Metric("time/evaluate", "seconds", "Held-out evaluation after the step."),
-    Metric("time/checkpoint", "seconds", "Writing a checkpoint after the step."),
-    *(
-        Metric(
-            f"memory/peak/{part}",
-            "bytes",
-            f"Peak resident host memory, shared pages included: {what}.",
-        )
-        for part, what in {
-            "controller": "the training loop's process",
-            "learner": "the largest learner rank",
-            "rollout_worker": "the largest rollout worker, its engine apart",
-            "engine": "the largest engine, all its processes",
-            "verifier_pool": "the pool and all its processes",
-            "replay_buffer": "the buffer",
-            "allocator": "the allocator",
-        }.items()
-    ),
     Metric("optimizer_steps", "count", "Optimizer steps since the start of the run."),
     Metric("micro_batches", "count", "Forward passes of each learner rank in the step."),
 )

@@ -22,8 +22,9 @@ from rlvr_platform.run_folder import RunFolder
 from rlvr_platform.telemetry.live import LiveView
 from rlvr_platform.training_state import TrainingState
 from rlvr_platform.types import (
-    FinishedGroup,
+    FinishedGroups,
     GradedGroup,
+    GradedGroups,
     GroupSummary,
     LearnerReport,
     LoadReport,
@@ -60,13 +61,13 @@ class World:
 
     async def stream(
         self, tickets: Sequence[Ticket], temperature: float
-    ) -> AsyncIterator[FinishedGroup]:
+    ) -> AsyncIterator[FinishedGroups]:
         self.prompts[tickets[0].step] = [ticket.prompt.index for ticket in tickets]
         for i in self._rng.permutation(len(tickets)):
             await asyncio.sleep(float(self._rng.uniform(0, 0.002)))
             if tickets[i].step == self.breaks_at:
                 raise RuntimeError("the engine broke")
-            yield FinishedGroup(self._summary(tickets[i]), handle=tickets[i].group_id)
+            yield FinishedGroups((self._summary(tickets[i]),), handle=(tickets[i].group_id,))
 
     def _summary(self, ticket: Ticket) -> GroupSummary:
         ones = np.ones(ticket.n, np.int32)
@@ -76,21 +77,21 @@ class World:
             ticket.group_id, ticket.step, ticket.prompt.index, 2, ones, ones, born, finish, 0.1
         )
 
-    async def grade(self, group: FinishedGroup) -> GradedGroup:
-        verdicts = tuple(
-            Verdict(outcome, _reward(outcome), "", "test", 0.0)
-            for outcome in (self.outcomes * group.summary.size)[: group.summary.size]
-        )
-        return GradedGroup(group, verdicts)
+    async def grade(self, groups: FinishedGroups) -> GradedGroups:
+        sizes = [summary.size for summary in groups.summaries]
+        graded = [Verdict(o, _reward(o), "", "test", 0.0) for o in self.outcomes]
+        return GradedGroups(groups, tuple(tuple((graded * n)[:n]) for n in sizes))
 
     async def expect(self, step: int, group_ids: Sequence[int]) -> None:
         async with self._changed:
             await self._changed.wait_for(lambda: not self._buffer.full)
             self._buffer.expect(step, group_ids)
 
-    async def insert(self, group: GradedGroup) -> None:
+    async def insert(self, groups: GradedGroups) -> None:
+        finished = groups.finished
         async with self._changed:
-            self._buffer.insert(group)
+            for parts in zip(finished.summaries, groups.verdicts, finished.handle, strict=True):
+                self._buffer.insert(GradedGroup(*parts))
             self._changed.notify_all()
 
     async def take(self, step: int, version: int) -> tuple[list[GradedGroup], BufferState]:

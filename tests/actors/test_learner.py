@@ -81,7 +81,7 @@ class PlainEngine:
             self.policy.parameters(), betas=(o.beta1, o.beta2), eps=o.eps, weight_decay=0.0
         )
 
-    def __call__(self, *inputs: Tensor, min_chunks: int) -> tuple[Tensor, Tensor]:
+    def __call__(self, *inputs: Tensor | None, min_chunks: int) -> tuple[Tensor, Tensor]:
         return self.policy(*inputs, min_chunks=min_chunks)
 
     def backward(self, loss: Tensor, last: bool) -> None:
@@ -166,7 +166,7 @@ def changed(config: ExperimentConfig, **learner: Any) -> ExperimentConfig:
 
 @pytest.mark.parametrize(
     ("ranks", "zero_stage", "layout", "minibatches"),
-    [(1, 0, "packed", 2), (2, 2, "padded", 1), (2, 3, "packed", 2)],
+    [(1, 0, "packed", 2), (2, 2, "padded", 1), (2, 3, "shared_prompt", 2)],
 )
 def test_sharded_training_moves_the_weights_as_one_plain_process_does(
     ray_session: None,

@@ -27,9 +27,9 @@ async def collect(
     worker: Any, wanted: list[Ticket], temperature: float
 ) -> list[tuple[GroupSummary, RolloutGroup]]:
     rollouts = RemoteRollouts([worker])
-    found = [
-        (group.summary, await group.handle) async for group in rollouts.stream(wanted, temperature)
-    ]
+    found = []
+    async for groups in rollouts.stream(wanted, temperature):
+        found += zip(groups.summaries, await groups.handle, strict=True)
     return sorted(found, key=lambda pair: pair[0].group_id)
 
 

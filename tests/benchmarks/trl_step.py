@@ -51,7 +51,7 @@ def settings(folder: str, steps: int) -> GRPOConfig:
         num_generations=ROLLOUTS,
         max_completion_length=TOKENS,
         temperature=1.0,
-        learning_rate=2e-4,
+        learning_rate=4e-4,
         lr_scheduler_type="constant",
         adam_beta2=0.95,
         max_grad_norm=1.0,

@@ -13,7 +13,6 @@ from rlvr_platform.run_folder import RunFolder
 from rlvr_platform.telemetry import names
 from rlvr_platform.telemetry.live import LiveView
 from rlvr_platform.types import (
-    FinishedGroup,
     GradedGroup,
     GroupSummary,
     LearnerReport,
@@ -30,7 +29,7 @@ def graded(size: int, seconds: float, verify_seconds: float) -> GradedGroup:
     ones = np.ones(size, np.int32)
     summary = GroupSummary(0, 1, 0, 1, ones, ones, ones, ones, seconds)
     verdict = Verdict(Outcome.CORRECT, 1.0, "", "", verify_seconds)
-    return GradedGroup(FinishedGroup(summary, None), (verdict,) * size)
+    return GradedGroup(summary, (verdict,) * size, None)
 
 
 def test_generation_takes_as_long_as_its_slowest_group_and_verdicts_share_the_workers() -> None:

@@ -11,7 +11,6 @@ from rlvr_platform.step import compose
 from rlvr_platform.types import (
     Fate,
     Finish,
-    FinishedGroup,
     GradedGroup,
     GroupSummary,
     Outcome,
@@ -46,7 +45,7 @@ def graded(letters, group_id=0, aborted=(), birth=3):
         seconds=1.0,
     )
     handle = f"handle-{group_id}"
-    return GradedGroup(FinishedGroup(summary, handle), tuple(VERDICTS[x] for x in letters))
+    return GradedGroup(summary, tuple(VERDICTS[x] for x in letters), handle)
 
 
 def test_rows_point_at_the_trained_siblings_of_groups_with_signal():

@@ -14,7 +14,7 @@ from rlvr_platform.batching.micro_batches import empty, micro_batches
 from rlvr_platform.batching.rows import gather_rows
 from rlvr_platform.batching.sharding import plan_update, shard, split_minibatches
 from rlvr_platform.config.algorithm import AlgorithmConfig
-from rlvr_platform.policy import PolicyModel
+from rlvr_platform.policy import PolicyModel, model_inputs
 
 ALGORITHM = AlgorithmConfig(dual_clip=3.0)
 SHAPES = [(3, [2, 9, 5]), (6, [1, 4]), (2, [7, 7, 3, 12]), (4, [6])]
@@ -46,9 +46,9 @@ def micro_batch_loss(policy, batch):
     columns = {
         field.name: torch.from_numpy(getattr(batch, field.name))
         for field in dataclasses.fields(batch)
+        if field.name != "segments"
     }
-    names = ("tokens", "position_ids", "predict", "targets")
-    logprobs, _ = policy(*(columns[name] for name in names))
+    logprobs, _ = policy(*model_inputs(batch, torch.device("cpu")))
     # An old policy that differs from the current one, so that the clip takes part.
     old = logprobs.detach() - 0.3 * torch.sin(columns["targets"].double())
     behaviour, advantage = columns["behaviour"].double(), columns["advantage"].double()
@@ -78,11 +78,12 @@ def one_step(batch, ranks=1, normalisation="token_mean"):
 def assert_same(got, wanted):
     assert got[0] == pytest.approx(wanted[0], abs=1e-9)
     assert wanted[1].abs().max() > 1e-3, "the comparison must be about something"
-    assert (got[1] - wanted[1]).abs().max() < 1e-9
+    # The model keeps norms and rotations in float32 whatever its own precision is.
+    assert (got[1] - wanted[1]).abs().max() < 1e-8
 
 
 @pytest.mark.parametrize("normalisation", ["token_mean", "sequence_mean", "constant"])
-@pytest.mark.parametrize("layout", ["padded", "packed"])
+@pytest.mark.parametrize("layout", ["padded", "packed", "shared_prompt"])
 @pytest.mark.parametrize("budget", [14, 31, 1000])
 def test_budget_and_layout_do_not_matter(policy, batch, layout, budget, normalisation):
     shards = one_step(batch, normalisation=normalisation)
@@ -134,7 +135,7 @@ def test_masked_tokens_leave_numerator_and_denominator_together(
     )
 
 
-@pytest.mark.parametrize("layout", ["padded", "packed"])
+@pytest.mark.parametrize("layout", ["padded", "packed", "shared_prompt"])
 def test_masked_tokens_get_exactly_no_gradient(policy, make_group, make_batch, layout):
     """What the engine claimed about a masked token cannot reach loss or gradient."""
     group = make_group(0, 3, [8, 5], masked=0.4)

@@ -1,11 +1,21 @@
+import dataclasses
+
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rlvr_platform.batching.micro_batches import empty, micro_batches, packed, padded
+from rlvr_platform.batching.micro_batches import (
+    empty,
+    micro_batches,
+    packed,
+    padded,
+    shared_prompt,
+)
 from rlvr_platform.batching.rows import gather_rows
 from rlvr_platform.errors import ConfigError
+from rlvr_platform.policy import tree_mask
 
 shapes = st.lists(
     st.tuples(st.integers(1, 9), st.lists(st.integers(1, 15), min_size=1, max_size=6)),
@@ -27,8 +37,11 @@ def build(make_group, make_batch):
     return rows_of
 
 
+every_layout = st.sampled_from([padded, packed, shared_prompt])
+
+
 @with_fixtures
-@given(shapes, layouts, st.integers(24, 120))
+@given(shapes, every_layout, st.integers(24, 120))
 def test_every_trained_token_appears_exactly_once_with_its_columns(build, shapes, layout, budget):
     rows = build(shapes)
     batches = layout(rows, budget)
@@ -57,7 +70,7 @@ def test_every_trained_token_appears_exactly_once_with_its_columns(build, shapes
 
 
 @with_fixtures
-@given(shapes, layouts, st.integers(24, 120))
+@given(shapes, every_layout, st.integers(24, 120))
 def test_the_budget_holds_padding_included(build, shapes, layout, budget):
     rows = build(shapes)
     assert all(batch.tokens.size <= budget for batch in layout(rows, budget))
@@ -88,6 +101,29 @@ def test_positions_restart_only_where_a_row_begins(build, shapes, budget):
     assert sum(batch.tokens.size for batch in packed(rows, budget)) == len(rows.tokens)
 
 
+@with_fixtures
+@given(shapes, st.integers(24, 120))
+def test_behind_a_shared_prompt_a_target_sees_its_own_row_up_to_itself(build, shapes, budget):
+    rows = build(shapes)
+    for batch in shared_prompt(rows, budget):
+        visible = tree_mask(torch.from_numpy(batch.segments))[:, 0].numpy()
+        width = batch.tokens.shape[1]
+        for where, target, row in zip(batch.predict, batch.targets, batch.row, strict=True):
+            line, query = divmod(int(where), width)
+            seen = visible[line, query]
+            own = rows.tokens[rows.offsets[row] : rows.offsets[row + 1]]
+            at = int(batch.position_ids[line, query])
+            order = np.argsort(batch.position_ids[line, seen])
+            assert batch.tokens[line, seen][order].tolist() == own[: at + 1].tolist()
+            assert target == own[at + 1]
+
+
+def test_a_group_behind_one_prompt_takes_its_prompt_once(build):
+    rows = build([(5, [2, 3, 4])], masked=0.0)
+    assert [batch.tokens.shape for batch in shared_prompt(rows, budget=100)] == [(1, 14)]
+    assert [batch.tokens.shape for batch in shared_prompt(rows, budget=10)] == [(1, 10), (1, 9)]
+
+
 def test_padded_rows_of_one_length_waste_nothing(build):
     rows = build([(2, [4, 10, 4, 10]), (2, [10, 4])], masked=0.0)
     batches = padded(rows, budget=36)
@@ -99,21 +135,27 @@ def test_packing_fills_each_sequence_first_fit_decreasing(build):
     assert [batch.tokens.size for batch in packed(rows, budget=9)] == [9, 9, 9]
 
 
-@pytest.mark.parametrize("layout", [padded, packed])
+@pytest.mark.parametrize("layout", [padded, packed, shared_prompt])
 def test_a_row_longer_than_the_budget_is_a_configuration_error(build, layout):
     with pytest.raises(ConfigError, match=r"row of 12 tokens.*tokens_per_micro_batch=11"):
         layout(build([(2, [10])]), 11)
 
 
-@pytest.mark.parametrize("layout", ["padded", "packed"])
+@pytest.mark.parametrize("layout", ["padded", "packed", "shared_prompt"])
 def test_no_rows_make_no_micro_batch(make_group, make_batch, layout):
     group = make_group(0, 2, [3])
     rows = gather_rows(make_batch([group]), [group])
     assert len(micro_batches(rows, layout, 64)) == 1
-    nothing = type(rows)(
-        rows.tokens[:0], rows.offsets[:1], rows.trained[:0], rows.behaviour[:0],
-        rows.advantage[:0], rows.weight[:0],
-    )  # fmt: skip
+    keep = np.zeros(0, int)
+    nothing = dataclasses.replace(
+        rows,
+        tokens=rows.tokens[keep],
+        offsets=np.zeros(1, np.int64),
+        **{
+            name: getattr(rows, name)[keep]
+            for name in ("trained", "behaviour", "advantage", "weight", "group", "prompt_length")
+        },
+    )
     assert micro_batches(nothing, layout, 64) == []
 
 

@@ -29,6 +29,10 @@ BROKEN = {
     "samples=2 measures nothing more": (
         "evaluation.suites=[{name: s, source: {kind: arithmetic}, temperature: 0.0, samples: 2}]",
     ),
+    "shared_prompt needs learner.attention=sdpa": (
+        "learner.layout=shared_prompt",
+        "learner.attention=eager",
+    ),
     "flash_attention_2 needs": ("learner.attention=flash_attention_2",),
     "warmup_steps=10 leaves no step": ("learner.optimizer.warmup_steps=10",),
     "sync.transport=nccl needs": ("sync.transport=nccl",),
@@ -40,7 +44,7 @@ BROKEN = {
     "set cluster.colocate=true": (GPU, "sync.transport=ipc"),
     "pairs each learner rank": (*COLOCATED, "learner.ranks=2"),
     "tensor_parallel above 1": ("rollout.engine.tensor_parallel=2",),
-    "algorithm.kl.coefficient is set": ("algorithm.kl.coefficient=0.1",),
+    "algorithm.kl.coefficient needs": ("algorithm.kl.coefficient=0.1",),
     "algorithm.constant_length has no effect": ("algorithm.constant_length=9",),
     "reward_correct must be above": ("verifier.reward_correct=0.0",),
     "two suites of one name: s, s": (f"evaluation.suites=[{SUITE}, {SUITE}]",),
@@ -58,6 +62,7 @@ AT_THE_LIMIT = [
     ("evaluation.suites=[{name: s, source: {kind: arithmetic}, temperature: 0.0}]",),
     ("evaluation.suites=[{name: s, source: {kind: arithmetic}, temperature: 0.1, samples: 2}]",),
     (GPU, "learner.attention=flash_attention_2"),
+    ("learner.layout=shared_prompt", "learner.attention=sdpa"),
     ("learner.optimizer.warmup_steps=9",),
     ("learner.optimizer.warmup_steps=19", "learner.minibatches=2"),
     (GPU, "sync.transport=nccl"),

@@ -8,8 +8,8 @@ from rlvr_platform.config.data import ArithmeticSource
 from rlvr_platform.config.evaluation import SuiteConfig
 from rlvr_platform.evaluation.suites import Suite, evaluate
 from rlvr_platform.types import (
-    FinishedGroup,
-    GradedGroup,
+    FinishedGroups,
+    GradedGroups,
     GroupSummary,
     Outcome,
     Prompt,
@@ -29,7 +29,7 @@ class Answers:
 
     async def stream(
         self, tickets: Sequence[Ticket], temperature: float
-    ) -> AsyncIterator[FinishedGroup]:
+    ) -> AsyncIterator[FinishedGroups]:
         for ticket in reversed(tickets):
             self.asked.append((ticket.prompt.index, ticket.n, temperature))
             lengths = np.arange(1, ticket.n + 1, dtype=np.int32)
@@ -37,11 +37,12 @@ class Answers:
             summary = GroupSummary(
                 ticket.group_id, 0, ticket.prompt.index, 1, lengths, lengths, zeros, zeros, 0.0
             )
-            yield FinishedGroup(summary, None)
+            yield FinishedGroups((summary,), None)
 
-    async def grade(self, group: FinishedGroup) -> GradedGroup:
-        outcomes = self.outcomes[group.summary.prompt_index]
-        return GradedGroup(group, tuple(Verdict(o, None, "", "", 0.0) for o in outcomes))
+    async def grade(self, groups: FinishedGroups) -> GradedGroups:
+        outcomes = [self.outcomes[summary.prompt_index] for summary in groups.summaries]
+        verdicts = (tuple(Verdict(o, None, "", "", 0.0) for o in group) for group in outcomes)
+        return GradedGroups(groups, tuple(verdicts))
 
 
 C, W, N, E = Outcome.CORRECT, Outcome.WRONG, Outcome.NO_ANSWER, Outcome.ERROR

@@ -4,14 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlvr_platform.replay.buffer import RolloutBuffer
-from rlvr_platform.types import FinishedGroup, GradedGroup, GroupSummary
+from rlvr_platform.types import GradedGroup, GroupSummary
 
 
 def graded(group_id: int, step: int, version: int = 0) -> GradedGroup:
     ones = np.ones(2, np.int32)
     births = np.full(2, version, np.int32)
     summary = GroupSummary(group_id, step, 0, 1, ones, ones, births, ones.astype(np.uint8), 0.0)
-    return GradedGroup(FinishedGroup(summary, handle=None), ())
+    return GradedGroup(summary, (), handle=None)
 
 
 @given(st.permutations(range(6)))

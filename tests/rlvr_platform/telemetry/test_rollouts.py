@@ -10,7 +10,6 @@ from rlvr_platform.telemetry.rollouts import SCHEMA, read_rollouts, write_rollou
 from rlvr_platform.types import (
     Fate,
     Finish,
-    FinishedGroup,
     GradedGroup,
     Outcome,
     Prompt,
@@ -46,7 +45,7 @@ def make_graded(group: RolloutGroup) -> GradedGroup:
         Verdict(outcome, rewards.get(outcome), f"x{i}", "rule", 0.25)
         for i, outcome in enumerate(outcomes)
     )
-    return GradedGroup(FinishedGroup(summarise(group, 1.0), group), verdicts)
+    return GradedGroup(summarise(group, 1.0), verdicts, group)
 
 
 def write(path, groups):

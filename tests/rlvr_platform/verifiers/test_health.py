@@ -2,13 +2,13 @@ import pytest
 
 from rlvr_platform.config.verifier import PoolConfig
 from rlvr_platform.errors import VerifierError
-from rlvr_platform.types import FinishedGroup, GradedGroup, Outcome, Verdict
+from rlvr_platform.types import GradedGroup, Outcome, Verdict
 from rlvr_platform.verifiers.health import require_verdicts
 
 
 def group(*outcomes: Outcome) -> GradedGroup:
     verdicts = tuple(Verdict(o, None, "", f"rule {o}", 0.0) for o in outcomes)
-    return GradedGroup(FinishedGroup(None, None), verdicts)
+    return GradedGroup(None, verdicts, None)
 
 
 WRONG, TIMEOUT, ERROR = Outcome.WRONG, Outcome.TIMEOUT, Outcome.ERROR
