@@ -51,6 +51,8 @@ def _join(address: str, config: ExperimentConfig) -> None:
 
 def _start(config: ExperimentConfig, cpus: int) -> None:
     cluster = config.cluster
+    # By default Ray's workers yield to every other process; here they are the main job.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     try:
         ray.init(
             address="local",
