@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -35,18 +36,22 @@ def ray_cluster(config: ExperimentConfig, cpus: int) -> Iterator[str]:
 
 
 def _join(address: str, config: ExperimentConfig) -> None:
-    # Ray retries an address that does not answer for this long before it gives up.
-    seconds = max(1, round(config.cluster.connect_timeout_s))
-    os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", str(seconds))
-    os.environ.setdefault("RAY_gcs_server_request_timeout_seconds", str(seconds))
     try:
+        _require_answer(address, config.cluster.connect_timeout_s)
         ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
-    except (ConnectionError, RuntimeError, ValueError, RayError) as error:
+    except (OSError, RuntimeError, ValueError, RayError) as error:
         raise ClusterError(
             f"cannot join the Ray cluster at {address}: {error}",
             "a running Ray with the same Ray and Python versions, and its token if it uses one",
             "check `ray status`, RAY_ADDRESS and RAY_AUTH_MODE; unset RAY_ADDRESS to run locally",
         ) from None
+
+
+def _require_answer(address: str, timeout_s: float) -> None:
+    """Raise OSError when nobody listens at HOST:PORT: Ray itself would try for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), timeout_s).close()
 
 
 def _start(config: ExperimentConfig, cpus: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -99,10 +100,8 @@ def test_more_gpus_than_exist(tmp_path: Path) -> None:
 def test_a_ray_address_that_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "tests.e2e.conftest.clean_environment",
-        lambda: {**__import__("os").environ, "RAY_ADDRESS": "127.0.0.1:1"},
-    )
+    environment = {**os.environ, "RAY_ADDRESS": "127.0.0.1:1"}
+    monkeypatch.setattr("tests.e2e.conftest.clean_environment", lambda: environment)
     override = ["cluster.connect_timeout_s=5"]
     assert_refused(tmp_path / "run", override, 3, "cannot join the Ray cluster at 127.0.0.1:1")
 
