@@ -10,8 +10,10 @@ from rlvr_platform.errors import SyncError
 from rlvr_platform.types import WeightSnapshot
 
 FLOAT32_TOLERANCE = 1e-3
-HALF_PRECISION_TOLERANCE = 0.25
-"""Largest legal probe difference by precision, nats."""
+HALF_PRECISION_TOLERANCE = 0.5
+"""Largest legal probe difference by precision, nats. The probe is made of random tokens, which
+get large logits: a 135M model in bfloat16 was 0.32 off with the right weights, where weights that
+never arrived are off by several nats. Only float32 can prove a single small update."""
 
 
 async def prove(engine: Engine, snapshot: WeightSnapshot, config: ExperimentConfig) -> float:

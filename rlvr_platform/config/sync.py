@@ -18,6 +18,6 @@ class SyncConfig(Section):
     probe_tolerance: float | None = setting(
         None,
         "Largest allowed difference of probe log-probabilities, nats; unset: 1e-3 when engine "
-        "and learner compute in float32, 0.25 otherwise.",
+        "and learner compute in float32, 0.5 otherwise.",
         gt=0,
     )

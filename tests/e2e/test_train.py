@@ -62,7 +62,7 @@ def test_every_rollout_is_recorded_with_verdict_and_fate(finished: Run) -> None:
         rows = table.to_pylist()
         assert len(rows) == record["rollouts/generated"]
         fates = [row["fate"] for row in rows]
-        assert fates.count("trained") == record["rollouts/trained"]
+        assert fates.count("TRAINED") == record["rollouts/trained"]
         assert sum(r["verdict"] == "correct" for r in rows) == record["verdict/correct"]
         assert np.mean([r["reward"] for r in rows]) == pytest.approx(record["reward/mean"])
 
