@@ -69,5 +69,5 @@ def test_rows_that_exceed_the_models_window_are_refused(model: Path, data: Path)
 
 
 def test_a_probe_that_exceeds_the_models_window_is_refused(model: Path, data: Path) -> None:
-    with pytest.raises(ConfigError, match="sync.probe_tokens"):
+    with pytest.raises(ConfigError, match=r"sync\.probe_tokens"):
         prepare(config(model, data, "sync.probe_tokens=4000"), say=lambda _: None)
