@@ -24,7 +24,7 @@ from actors.rollout_worker import RemoteRollouts, RolloutWorkerActor
 from actors.verifier_pool import RemoteVerdicts, VerifierPoolActor
 from actors.weight_transport import engine_init
 from rlvr_platform.config.experiment import ExperimentConfig
-from rlvr_platform.errors import ClusterError, RlvrError
+from rlvr_platform.errors import ClusterError, InputError, RlvrError
 from rlvr_platform.memory import peak_memory
 from rlvr_platform.preparation import Prepared, prepare
 from rlvr_platform.recorder import Recorder
@@ -58,6 +58,12 @@ def train(config: ExperimentConfig, run_dir: Path, resume: bool) -> int:
 
 def _run(config: ExperimentConfig, prepared: Prepared, run: RunFolder, wanted: Any) -> int:
     checkpoint = run.latest_checkpoint()
+    if checkpoint.found and checkpoint.found.step >= config.steps:
+        raise InputError(
+            f"the run in {run.path} is finished: step {checkpoint.found.step} of {config.steps}",
+            "a run with steps left",
+            "raise steps to go on, or `rlvr export` its model",
+        )
     run.rewind(checkpoint.found.step if checkpoint.found else -1)
     placement = Placement(config, wanted)
     try:

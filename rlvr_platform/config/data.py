@@ -79,7 +79,9 @@ class PromptFormat(Section):
         "plain", "plain: the text as it is. chat: through the tokenizer's chat template."
     )
     system: str = setting("", "System message; chat only.")
-    instruction: str = setting("", "Appended to every task's text, e.g. the answer format.")
+    instruction: str = setting(
+        "", "Added to every task on a line of its own, e.g. the answer format."
+    )
 
 
 class DataConfig(Section):

@@ -25,10 +25,18 @@ class ArithmeticModel(Section):
     layers: int = setting(4, "Transformer blocks.", ge=1, le=64)
     heads: int = setting(4, "Attention heads; divides hidden_size.", ge=1)
     accuracy_low: float = setting(
-        0.20, "Warm-start stops once sampled accuracy is at least this.", gt=0, lt=1
+        0.20,
+        "Sampled accuracy of the finished warm start is at least this. It learns more than that, "
+        "then is softened to a third of the way to accuracy_high: like a pre-trained model, it "
+        "knows more than it says when sampling.",
+        gt=0,
+        lt=1,
     )
     accuracy_high: float = setting(
-        0.45, "A warm start above this is an error: too little is left to learn.", gt=0, lt=1
+        0.45,
+        "A warm start that ends above this is an error: too little would be left to gain.",
+        gt=0,
+        lt=1,
     )
     seed: int = setting(0, "Seed of initialisation and warm-start data.", ge=0)
 

@@ -167,6 +167,11 @@ def test_sigint_writes_a_checkpoint_and_resume_finishes_the_run(tmp_path: Path) 
     steps = [update["optimizer_steps"] for update in run.updates]
     assert steps == list(range(1, len(steps) + 1))
 
+    again = train(folder, ["steps=40"], options=["--resume"])
+    assert again.code == 2
+    assert "is finished: step 40 of 40" in again.output
+    assert len(run.metrics) == 41
+
 
 def _wait_for_step(metrics: Path, step: int, process: subprocess.Popen[str]) -> None:
     deadline = time.monotonic() + 300
