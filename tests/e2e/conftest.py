@@ -12,8 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from rlvr_platform.config.model import ArithmeticModel
+from rlvr_platform.models.resolve import resolve_model
+
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 560
+MARK = "RLVR_TEST_RUN"
 
 SMALL = (
     "rollout.prompts_per_step=8",
@@ -50,8 +54,23 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "rlvr_platform", *arguments]
 
 
-def clean_environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+def environment_of(folder: Path) -> dict[str, str]:
+    """The environment of the run in `folder`; every process of the run inherits its mark."""
+    kept = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    return {**kept, MARK: str(folder)}
+
+
+def stray_processes(folder: Path) -> list[str]:
+    """Names of the processes of the run in `folder` that still live."""
+    mark = f"{MARK}={folder}".encode()
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (process / "environ").read_bytes().split(b"\0"):
+                found.append((process / "comm").read_text().strip())
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+    return found
 
 
 def train(
@@ -66,7 +85,7 @@ def train(
     done = subprocess.run(
         command(*arguments),
         cwd=ROOT,
-        env=clean_environment(),
+        env=environment_of(folder),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -75,11 +94,10 @@ def train(
     return Run(done.returncode, done.stdout, folder)
 
 
-def stray_processes() -> list[str]:
-    """Command lines of this run's engines, workers and servers that still live."""
-    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
-    marks = ("VLLM::EngineCore", "ray::", "raylet", "gcs_server", "forkserver")
-    return [line for line in listed.stdout.splitlines() if line.startswith(marks)]
+@pytest.fixture(scope="session", autouse=True)
+def built_model() -> None:
+    """Build the arithmetic model, minutes on a fresh machine, outside any run's deadline."""
+    resolve_model(ArithmeticModel())
 
 
 @pytest.fixture(scope="session")

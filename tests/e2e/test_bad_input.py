@@ -35,7 +35,7 @@ def assert_refused(
     for word in words:
         assert word in run.output
     assert not folder.exists()
-    assert stray_processes() == []
+    assert stray_processes(folder) == []
 
 
 def test_a_missing_configuration(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_ray_address_that_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     environment = {**os.environ, "RAY_ADDRESS": "127.0.0.1:1"}
-    monkeypatch.setattr("tests.e2e.conftest.clean_environment", lambda: environment)
+    monkeypatch.setattr("tests.e2e.conftest.environment_of", lambda folder: environment)
     override = ["cluster.connect_timeout_s=5"]
     assert_refused(tmp_path / "run", override, 3, "cannot join the Ray cluster at 127.0.0.1:1")
 

@@ -18,8 +18,8 @@ from tests.e2e.conftest import (
     ROOT,
     SMALL,
     Run,
-    clean_environment,
     command,
+    environment_of,
     stray_processes,
     train,
 )
@@ -141,7 +141,7 @@ def test_sigint_writes_a_checkpoint_and_resume_finishes_the_run(tmp_path: Path) 
     process = subprocess.Popen(
         command(*arguments, "--run-dir", str(folder)),
         cwd=ROOT,
-        env=clean_environment(),
+        env=environment_of(folder),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -153,7 +153,7 @@ def test_sigint_writes_a_checkpoint_and_resume_finishes_the_run(tmp_path: Path) 
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 130, output
     assert "Traceback" not in output
-    assert stray_processes() == []
+    assert stray_processes(folder) == []
     reached = RunFolder(folder).latest_checkpoint().found.step
     assert 3 <= reached < 40
 
