@@ -19,6 +19,7 @@ from typing import TypeVar
 
 from actors.checkpointing import save
 from rlvr_platform.config.experiment import ExperimentConfig
+from rlvr_platform.errors import VerifierError
 from rlvr_platform.evaluation.suites import evaluate
 from rlvr_platform.ports import Allocator, Buffer, Learner, Rollouts, Verdicts
 from rlvr_platform.preparation import Data
@@ -36,6 +37,7 @@ from rlvr_platform.tickets import tickets_of_step
 from rlvr_platform.training_state import TrainingState
 from rlvr_platform.types import (
     FinishedGroups,
+    GradedGroup,
     LoadReport,
     Ticket,
     TrainBatch,
@@ -93,6 +95,11 @@ class Controller:
         return self._clock.step
 
     @property
+    def saved_step(self) -> int:
+        """The step of the newest checkpoint; 0 when there is none."""
+        return self._saved_step
+
+    @property
     def stopping(self) -> bool:
         return self._stop.is_set()
 
@@ -102,10 +109,10 @@ class Controller:
 
     async def run(self) -> None:
         """Train to the last step. Raises Interrupted after `stop`, once a checkpoint is safe."""
-        await self._sync()
-        if self.step == 0:
-            self._recorder.step({"step": 0, "version": 0, **await self._evaluate(0)})
         try:
+            await self._sync()
+            if self.step == 0:
+                self._recorder.step({"step": 0, "version": 0, **await self._evaluate(0)})
             async with asyncio.TaskGroup() as streams:
                 streams.create_task(self._generate(streams))
                 streams.create_task(self._learn())
@@ -153,8 +160,8 @@ class Controller:
             with timer.phase("idle_learner"):
                 taking = self._ports.buffer.take(step, self._version)
                 groups, buffered = await self._unless_stopped(taking)
-            require_verdicts(groups, self._config.verifier.pool)
             composition = compose(groups, step, self._version, self._config.algorithm)
+            await self._require_verdicts(step, groups, composition)
             update = await self._update(composition.batch)
             await self._record_rollouts(step, composition)
             record = {
@@ -164,6 +171,22 @@ class Controller:
                 **(update_metrics(update) if update else {}),
             }
             await self._finish_step(step, record, timer)
+
+    async def _require_verdicts(
+        self, step: int, groups: Sequence[GradedGroup], composition: Composition
+    ) -> None:
+        """Stop when too many verdicts are missing, with the evidence on disk."""
+        verdicts = [verdict for group in groups for verdict in group.verdicts]
+        try:
+            require_verdicts(verdicts, self._config.verifier.pool, f"step {step}")
+        except VerifierError:
+            await self._record_rollouts(step, composition)
+            await self._finish_recording()
+            raise
+
+    async def _finish_recording(self) -> None:
+        if self._recording is not None:
+            await self._recording
 
     async def _update(self, batch: TrainBatch) -> Update | None:
         """Learn and publish; with nothing to train on, the version stays what it is."""
@@ -182,8 +205,7 @@ class Controller:
 
     async def _record_rollouts(self, step: int, composition: Composition) -> None:
         """Let the buffer write or release the step's rollouts, beside the next step."""
-        if self._recording is not None:
-            await self._recording
+        await self._finish_recording()
         buffer, path = self._ports.buffer, self._recorder.run.rollouts(step)
         if self._config.telemetry.rollouts == "all":
             work = buffer.record(step, path, composition.advantages, composition.fates)
@@ -211,9 +233,9 @@ class Controller:
 
     async def _evaluate(self, step: int) -> dict[str, float]:
         """Measure every suite under the present weights."""
-        ports, seed = self._ports, self._config.seed
+        ports, seed, pool = self._ports, self._config.seed, self._config.verifier.pool
         results = [
-            await evaluate(suite, ports.rollouts, ports.verdicts, seed)
+            await evaluate(suite, ports.rollouts, ports.verdicts, seed, pool)
             for suite in self._data.suites
         ]
         return self._recorder.evaluated(step, results)
@@ -222,8 +244,7 @@ class Controller:
         """Checkpoint the last finished step, once."""
         if self._saved_step == self.step:
             return
-        if self._recording is not None:
-            await self._recording
+        await self._finish_recording()
         position = self._positions.get(self.step + 1, self._sampler.state())
         state = TrainingState(self.step, self._version, position)
         await save(state, self._ports.learner, self._recorder, self._config.checkpoint.keep_last)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from rlvr_platform.config.experiment import ExperimentConfig
+from rlvr_platform.data.tokenizer import load_tokenizer
 from rlvr_platform.errors import InputError, NumericalError
 from rlvr_platform.policy import PolicyModel, check_architecture
 
@@ -73,6 +74,7 @@ class DeepSpeedEngine:
         self._first = torch.distributed.get_rank() == 0
         self._sharded = config.learner.zero_stage == 3
         self._dtype = config.learner.dtype
+        self._trust = config.trust_remote_code
 
     @property
     def policy(self) -> PolicyModel:
@@ -166,14 +168,12 @@ class DeepSpeedEngine:
 
     def save_model(self, folder: Path, source: str) -> None:
         """Write weights, configuration and the tokenizer of `source`; collective over ranks."""
-        from transformers import AutoTokenizer
-
         tensors = {
             name: tensor.cpu().clone() for name, tensor in self.gather(self._dtype) if self._first
         }
         if self._first:
             self.policy.causal_lm.save_pretrained(folder, state_dict=tensors)
-            AutoTokenizer.from_pretrained(source).save_pretrained(folder)
+            load_tokenizer(source, self._trust).save_pretrained(folder)
 
     def load_optimizer(self, folder: Path) -> None:
         """Read what `save_optimizer` wrote; raises InputError when it does not fit this engine."""
@@ -206,7 +206,7 @@ def load_policy(config: ExperimentConfig, model: str, device: torch.device) -> P
         model,
         dtype=getattr(torch, learner.dtype),
         attn_implementation=learner.attention,
-        trust_remote_code=getattr(config.model, "trust_remote_code", False),
+        trust_remote_code=config.trust_remote_code,
     )
     causal_lm.to(device)
     if learner.gradient_checkpointing:

@@ -61,7 +61,7 @@ def engine_arguments(config: ExperimentConfig, model: str) -> dict[str, Any]:
     return {
         "model": model,
         "skip_tokenizer_init": True,
-        "trust_remote_code": getattr(config.model, "trust_remote_code", False),
+        "trust_remote_code": config.trust_remote_code,
         "dtype": engine.dtype,
         "enforce_eager": engine.eager,
         "tensor_parallel_size": engine.tensor_parallel,
@@ -153,21 +153,24 @@ class Engine:
         return np.array([entry[token].logprob for entry, token in pairs], dtype=np.float32)
 
     async def _request(self, tokens: np.ndarray, sampling: Any, timeout_s: float, what: str) -> Any:
-        await self._open.wait()
         self._requests += 1
-        self._in_flight += 1
+        request = f"r{self._requests}"
         try:
             async with asyncio.timeout(timeout_s):
-                stream = self._llm.generate(
-                    {"prompt_token_ids": tokens.tolist()}, sampling, f"r{self._requests}"
-                )
-                return [output async for output in stream][-1]
+                await self._open.wait()
+                return await self._run(tokens, sampling, request)
         except TimeoutError:
             raise DeadlineError(
                 f"the engine did not finish {what} in {timeout_s:g} s",
                 "every group to finish",
                 "raise rollout.group_timeout_s, or lower rollout.max_new_tokens",
             ) from None
+
+    async def _run(self, tokens: np.ndarray, sampling: Any, request: str) -> Any:
+        self._in_flight += 1
+        try:
+            prompt = {"prompt_token_ids": tokens.tolist()}
+            return [output async for output in self._llm.generate(prompt, sampling, request)][-1]
         finally:
             self._in_flight -= 1
 
@@ -184,8 +187,12 @@ class Engine:
         try:
             if held:
                 await self._phase("pause", self._llm.pause_generation(mode="keep"))
-            else:
-                await self._phase("clear cache", self._llm.reset_prefix_cache())
+            elif not await self._phase("clear cache", self._llm.reset_prefix_cache()):
+                raise SyncError(
+                    "the engine did not clear its prefix cache: it holds blocks of a request",
+                    "an idle engine",
+                    "report this: entries of the old weights would be reused unseen",
+                )
             await self._phase("start", self._llm.start_weight_update())
             async for update in updates:
                 request = WeightTransferUpdateRequest(update)

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from ray.exceptions import RayError, RayTaskError
 
@@ -36,6 +36,9 @@ from rlvr_platform.training_state import TrainingState
 INTERRUPTED = 130
 STOP_DEADLINE_S = 30.0
 SERVICE_DEADLINE_S = 120.0
+MEMORY_DEADLINE_S = 10.0
+LOAD_PHASES = 8
+"""Phases of a weight load and its proof, each with sync.timeout_s of its own."""
 
 
 def train(config: ExperimentConfig, run_dir: Path, resume: bool) -> int:
@@ -83,10 +86,16 @@ async def _in_plain_words(work: Awaitable[int]) -> int:
     """Turn what Ray wraps around an actor's error back into that error."""
     try:
         return await work
+    except asyncio.CancelledError:
+        return INTERRUPTED
     except RayTaskError as error:
         if isinstance(error.cause, RlvrError):
             raise error.cause from None
-        raise
+        raise ClusterError(
+            f"an actor failed with {type(error.cause).__name__}: {error.cause}",
+            "all actors working",
+            "the whole traceback is in the run's events.jsonl and in Ray's logs",
+        ) from None
     except RayError as error:
         raise ClusterError(
             f"an actor of the run was lost: {error}",
@@ -148,26 +157,68 @@ async def _train(
     actors = create_actors(config, prepared.model, placement)
     learners = RemoteLearners(actors.learners, config)
     ports = Ports(
-        rollouts=RemoteRollouts(actors.workers),
+        rollouts=RemoteRollouts(actors.workers, LOAD_PHASES * config.sync.timeout_s),
         verdicts=RemoteVerdicts(actors.verifiers, config.verifier),
-        buffer=RemoteBuffer(actors.buffer),
+        buffer=RemoteBuffer(actors.buffer, config.replay),
         allocator=RemoteAllocator(actors.allocator),
         learner=learners,
     )
     try:
-        await _start(config, actors, learners, recorder)
-        state = TrainingState(0, 0, prepared.data.sampler(config).state())
-        if checkpoint is not None:
-            state = await load(checkpoint, ports.learner)
-            recorder.event("resumed", step=state.step, version=state.version)
-        controller = Controller(config, ports, prepared.data, state, recorder)
-        code = await _until_stopped(controller)
-        recorder.event("memory", **await peak_memories(actors))
-        recorder.finish(controller.step)
-        return code
+        with StopSignals() as signals:
+            await _start(config, actors, learners, recorder)
+            state = TrainingState(0, 0, prepared.data.sampler(config).state())
+            if checkpoint is not None:
+                state = await load(checkpoint, ports.learner)
+                recorder.event("resumed", step=state.step, version=state.version)
+            controller = Controller(config, ports, prepared.data, state, recorder)
+            return await _run_loop(controller, signals, actors, recorder)
+    except RayTaskError as error:
+        recorder.event("actor_failed", traceback=str(error))
+        raise
     finally:
         recorder.close()
         await _stop(actors)
+
+
+async def _run_loop(
+    controller: Controller, signals: StopSignals, actors: Actors, recorder: Recorder
+) -> int:
+    """Run to the end or to a stop, and close with what was achieved."""
+    signals.controller = controller
+    try:
+        await controller.run()
+    except Interrupted:
+        recorder.finish(controller.saved_step)
+        return INTERRUPTED
+    await _record_memory(actors, recorder)
+    recorder.finish(controller.step)
+    return 0
+
+
+class StopSignals:
+    """SIGINT and SIGTERM. The first asks the loop for a checkpoint; during the start, or when
+    it comes again, it cancels what runs."""
+
+    SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+    def __init__(self) -> None:
+        self.controller: Controller | None = None
+        self._task = asyncio.current_task()
+
+    def __enter__(self) -> Self:
+        for number in self.SIGNALS:
+            asyncio.get_running_loop().add_signal_handler(number, self._received)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number in self.SIGNALS:
+            asyncio.get_running_loop().remove_signal_handler(number)
+
+    def _received(self) -> None:
+        if self.controller is not None and not self.controller.stopping:
+            self.controller.stop()
+        elif self._task is not None:
+            self._task.cancel()
 
 
 async def _start(
@@ -204,25 +255,14 @@ async def _connect(config: ExperimentConfig, actors: Actors, learners: RemoteLea
     await within(both, config.sync.timeout_s, f"the {transport} weight transport", fix)
 
 
-async def _until_stopped(controller: Controller) -> int:
-    """Run the loop; the first SIGINT or SIGTERM asks for a checkpoint, the next one insists."""
-    loop, running = asyncio.get_running_loop(), asyncio.ensure_future(controller.run())
-
-    def on_signal() -> None:
-        if controller.stopping:
-            running.cancel()
-        controller.stop()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, on_signal)
+async def _record_memory(actors: Actors, recorder: Recorder) -> None:
+    """Peak memory of every role as an event; a run that is done does not fail over it."""
     try:
-        await running
-    except (Interrupted, asyncio.CancelledError):
-        return INTERRUPTED
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
-    return 0
+        peaks = await asyncio.wait_for(peak_memories(actors), MEMORY_DEADLINE_S)
+    except (TimeoutError, RayError) as error:
+        recorder.message(f"peak memory is not known: {error}")
+        return
+    recorder.event("memory", **peaks)
 
 
 async def peak_memories(actors: Actors) -> dict[str, int]:

@@ -116,6 +116,7 @@ class LearnerActor:
                 engine, step, old[i], reference[i], self._config.algorithm, rate
             )
             sums = sums + terms
+        sums = dataclasses.replace(sums, loss=sums.loss / len(steps))
         passes = sum(len(step.micro_batches) for step in steps)
         return RankReport(sums, norm, rate, engine.steps, passes, time.perf_counter() - began)
 
@@ -179,7 +180,9 @@ class RemoteLearners:
     async def start(self) -> None:
         """Start all ranks together; raises DeadlineError past learner.start_timeout_s."""
         limit = self._config.learner.start_timeout_s
-        address, port = await self.address()
+        address, port = await within(
+            self.address(), limit, "learner rank 0's process", _raise("start")
+        )
         starts = [rank.start.remote(address, port) for rank in self._ranks]
         await within(asyncio.gather(*starts), limit, "the learners' start", _raise("start"))
 
@@ -228,7 +231,9 @@ class RemoteLearners:
         limit = self._config.sync.timeout_s
         ranks = await within(calls, limit, "the learners publishing", "raise sync.timeout_s")
         return dataclasses.replace(
-            ranks[0], handles=tuple(h for rank in ranks for h in rank.handles)
+            ranks[0],
+            handles=tuple(handle for rank in ranks for handle in rank.handles),
+            seconds=max(rank.seconds for rank in ranks),
         )
 
     async def send(self) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import ray
 
+from actors.deadlines import within
 from rlvr_platform.config.replay import ReplayConfig
 from rlvr_platform.errors import DeadlineError
 from rlvr_platform.memory import peak_memory
@@ -98,24 +99,30 @@ class ReplayBufferActor:
 
 
 class RemoteBuffer:
-    """The buffer actor behind the `Buffer` protocol. Deadlines are kept inside the actor."""
+    """The buffer actor behind the `Buffer` protocol."""
 
-    def __init__(self, actor: Any) -> None:
+    def __init__(self, actor: Any, config: ReplayConfig) -> None:
         self._actor = actor
+        # The actor's own deadline is the one that explains; this one is for a lost actor.
+        self._limit_s = config.take_timeout_s + 60.0
+
+    async def _call(self, method: str, *arguments: Any) -> Any:
+        call = getattr(self._actor, method).remote(*arguments)
+        return await within(call, self._limit_s, f"the replay buffer's {method}", "see its log")
 
     async def expect(self, step: int, group_ids: Sequence[int]) -> None:
-        await self._actor.expect.remote(step, group_ids)
+        await self._call("expect", step, group_ids)
 
     async def insert(self, groups: GradedGroups) -> None:
         finished = groups.finished
-        await self._actor.insert.remote(finished.summaries, groups.verdicts, finished.handle)
+        await self._call("insert", finished.summaries, groups.verdicts, finished.handle)
 
     async def take(self, step: int, version: int) -> tuple[list[GradedGroup], BufferState]:
-        groups, state = await self._actor.take.remote(step, version)
+        groups, state = await self._call("take", step, version)
         return groups, state
 
     async def release(self, step: int) -> None:
-        await self._actor.release.remote(step)
+        await self._call("release", step)
 
     async def record(
         self,
@@ -124,4 +131,4 @@ class RemoteBuffer:
         advantages: Sequence[np.ndarray],
         fates: Sequence[np.ndarray],
     ) -> None:
-        await self._actor.record.remote(step, path, advantages, fates)
+        await self._call("record", step, path, advantages, fates)

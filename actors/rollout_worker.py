@@ -10,6 +10,7 @@ from typing import Any
 
 import ray
 
+from actors.deadlines import within
 from actors.engine import Engine
 from actors.weight_proof import prove
 from actors.weight_transport import updates
@@ -37,10 +38,10 @@ class RolloutWorkerActor:
         self._index = index
         self._config = config
         self._model = model
-        self._tokenizer = load_tokenizer(model)
 
     async def start(self) -> None:
         """Start the engine."""
+        self._tokenizer = load_tokenizer(self._model, self._config.trust_remote_code)
         stops = stop_tokens(self._model, self._tokenizer)
         self._engine = await Engine.start(self._config, self._model, stops)
 
@@ -99,8 +100,9 @@ class RolloutWorkerActor:
 class RemoteRollouts:
     """All rollout workers as one; tickets are dealt round robin."""
 
-    def __init__(self, workers: Sequence[Any]) -> None:
+    def __init__(self, workers: Sequence[Any], load_timeout_s: float) -> None:
         self._workers = list(workers)
+        self._load_timeout_s = load_timeout_s
 
     async def stream(
         self, tickets: Sequence[Ticket], temperature: float
@@ -125,7 +127,9 @@ class RemoteRollouts:
 
     async def load(self, snapshot: WeightSnapshot) -> LoadReport:
         """Load into every engine at once."""
-        reports = await asyncio.gather(*(w.load.remote(snapshot) for w in self._workers))
+        loading = asyncio.gather(*(w.load.remote(snapshot) for w in self._workers))
+        fix = "see the rollout workers' logs; sync.timeout_s sets the deadline of each phase"
+        reports = await within(loading, self._load_timeout_s, "the engines loading weights", fix)
         return LoadReport(
             max(report.probe_max_abs_diff for report in reports),
             max(report.seconds for report in reports),
@@ -141,8 +145,9 @@ async def _drain(
     """Move one worker's groups, or the error that ends them, into the queue."""
     try:
         stream = worker.generate.options(num_returns="streaming").remote(tickets, temperature)
-        async for summaries in stream:
-            groups = await anext(stream)
-            await done.put(FinishedGroups(await summaries, groups))
+        async for first in stream:
+            # An error of the worker arrives in this place, and nothing follows it.
+            summaries = await first
+            await done.put(FinishedGroups(summaries, await anext(stream)))
     except Exception as error:  # handed to the consumer, who raises it
         await done.put(error)

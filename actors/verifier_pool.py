@@ -16,7 +16,7 @@ from rlvr_platform.types import FinishedGroups, GradedGroups, RolloutGroup, Verd
 from rlvr_platform.verifiers.pool import GradeItem, VerifierPool
 
 QUEUE_ALLOWANCE_S = 60.0
-"""What groups may wait behind others, beyond the deadlines of its own items."""
+"""Beyond the deadlines of everything that is queued, in which all of it may time out."""
 
 
 @ray.remote
@@ -54,15 +54,20 @@ class RemoteVerdicts:
     def __init__(self, actor: Any, config: VerifierConfig) -> None:
         self._actor = actor
         self._pool = config.pool
+        self._queued = 0
 
     async def grade(self, groups: FinishedGroups) -> GradedGroups:
         """Raises DeadlineError when the pool as a whole does not answer."""
         rollouts = sum(summary.size for summary in groups.summaries)
         named = ", ".join(str(summary.group_id) for summary in groups.summaries)
-        verdicts = await within(
-            self._actor.grade.remote(groups.handle),
-            self._pool.deadline_s * rollouts + QUEUE_ALLOWANCE_S,
-            f"the verifier pool grading group {named}",
-            "raise verifier.pool.workers",
-        )
+        self._queued += rollouts
+        try:
+            verdicts = await within(
+                self._actor.grade.remote(groups.handle),
+                self._pool.deadline_s * self._queued + QUEUE_ALLOWANCE_S,
+                f"the verifier pool grading group {named}",
+                "raise verifier.pool.workers",
+            )
+        finally:
+            self._queued -= rollouts
         return GradedGroups(groups, verdicts)

@@ -15,6 +15,7 @@ from rlvr_platform.data.tokenizer import load_tokenizer
 from rlvr_platform.errors import ConfigError, InputError
 from rlvr_platform.evaluation.suites import Suite
 from rlvr_platform.models.resolve import resolve_model
+from rlvr_platform.models.stop_tokens import stop_tokens
 from rlvr_platform.types import Prompt
 from rlvr_platform.verifiers.gold import BadGold, check_gold
 from rlvr_platform.verifiers.pool import VerifierPool
@@ -71,7 +72,8 @@ def _check_window(config: ExperimentConfig, model: str) -> None:
 
 
 def _load(config: ExperimentConfig, model: str, say: Say) -> Data:
-    tokenizer = load_tokenizer(model)
+    tokenizer = load_tokenizer(model, config.trust_remote_code)
+    stop_tokens(model, tokenizer)
     data = config.data
 
     def prompts(source: Source, name: str) -> tuple[Prompt, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 from rlvr_platform.config.experiment import ExperimentConfig
 from rlvr_platform.evaluation.estimators import Estimate
 from rlvr_platform.evaluation.suites import SuiteResult
+from rlvr_platform.files import read_json_lines
 from rlvr_platform.replay.buffer import BufferState
 from rlvr_platform.run_folder import RunFolder
 from rlvr_platform.telemetry.live import LiveView
@@ -74,6 +75,14 @@ def with_overhead(record: Mapping[str, float]) -> dict[str, float]:
     return {**record, "time/overhead": max(0.0, record["time/step"] - inside)}
 
 
+def _estimates_before(run: RunFolder) -> dict[str, Estimate]:
+    """What the suites measured before training, from the events of a run that goes on."""
+    if not run.events.exists():
+        return {}
+    events = (e for e in read_json_lines(run.events) if e["kind"] == "evaluated")
+    return {e["suite"]: Estimate(e["value"], e["low"], e["high"]) for e in events if e["step"] == 0}
+
+
 class Recorder:
     """Writes metrics.jsonl and events.jsonl, and keeps the screen current."""
 
@@ -83,7 +92,7 @@ class Recorder:
         self._view = view
         self._metrics = MetricsLog(run, config.telemetry.tensorboard)
         self._events = EventsLog(run)
-        self._before: dict[str, Estimate] = {}
+        self._before = _estimates_before(run)
         self._after: dict[str, Estimate] = {}
 
     def message(self, text: str) -> None:
@@ -97,7 +106,8 @@ class Recorder:
     def evaluated(self, step: int, results: Sequence[SuiteResult]) -> dict[str, float]:
         """Remember a suite's estimates for the closing words; returns their metrics."""
         estimates = {result.label: result.avg for result in results}
-        self._before = self._before or estimates
+        if step == 0:
+            self._before = estimates
         self._after = estimates
         for result in results:
             self.event(

@@ -22,11 +22,12 @@ def tickets_of_step(
             step=step,
             prompt=prompt,
             n=int(count),
-            seed=_seed(run_seed, first + slot),
+            seed=ticket_seed(run_seed, first + slot),
         )
         for slot, (prompt, count) in enumerate(zip(prompts, counts, strict=True))
     ]
 
 
-def _seed(run_seed: int, group_id: int) -> int:
+def ticket_seed(run_seed: int, group_id: int) -> int:
+    """A seed of its own for every group of every run, far from all others."""
     return int(np.random.SeedSequence([run_seed, group_id]).generate_state(1)[0])

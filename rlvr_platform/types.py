@@ -238,7 +238,7 @@ class TokenSums:
 
     tokens: float = 0.0
     loss: float = 0.0
-    """Already weighted by the step's denominator: a sum, not to be divided."""
+    """Already weighted by its optimizer step's denominator; mean over optimizer steps."""
     entropy: float = 0.0
     kl_behaviour: float = 0.0
     kl_reference: float = 0.0

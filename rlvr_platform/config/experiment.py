@@ -8,7 +8,7 @@ from rlvr_platform.config.cluster import ClusterConfig
 from rlvr_platform.config.data import DataConfig
 from rlvr_platform.config.evaluation import EvaluationConfig
 from rlvr_platform.config.learner import LearnerConfig
-from rlvr_platform.config.model import ModelConfig
+from rlvr_platform.config.model import ModelConfig, PretrainedModel
 from rlvr_platform.config.replay import ReplayConfig
 from rlvr_platform.config.rollout import RolloutConfig
 from rlvr_platform.config.sync import SyncConfig
@@ -35,6 +35,11 @@ class ExperimentConfig(Section):
     checkpoint: CheckpointConfig = CheckpointConfig()
     cluster: ClusterConfig = ClusterConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
+
+    @property
+    def trust_remote_code(self) -> bool:
+        """True only when the model's section says so."""
+        return isinstance(self.model, PretrainedModel) and self.model.trust_remote_code
 
     @property
     def longest_row(self) -> int:

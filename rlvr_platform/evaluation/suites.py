@@ -9,9 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlvr_platform.config.evaluation import SuiteConfig
+from rlvr_platform.config.verifier import PoolConfig
 from rlvr_platform.evaluation.estimators import Estimate, avg_at_k, bootstrap, pass_at_k
 from rlvr_platform.ports import Rollouts, Verdicts
+from rlvr_platform.tickets import ticket_seed
 from rlvr_platform.types import GroupSummary, Outcome, Prompt, Ticket, Verdict
+from rlvr_platform.verifiers.health import require_verdicts
+
+IN_FLIGHT = 512
+"""Prompts handed to the engines at one time: a group's deadline runs while it queues."""
 
 Graded = tuple[GroupSummary, tuple[Verdict, ...]]
 
@@ -36,23 +42,39 @@ class SuiteResult:
         return f"{self.name} avg@{self.samples}"
 
 
-async def evaluate(suite: Suite, rollouts: Rollouts, verdicts: Verdicts, seed: int) -> SuiteResult:
-    """Sample and grade every prompt of the suite under the engines' present weights."""
+async def evaluate(
+    suite: Suite, rollouts: Rollouts, verdicts: Verdicts, seed: int, pool: PoolConfig
+) -> SuiteResult:
+    """Sample and grade every prompt of the suite under the engines' present weights.
+
+    Raises VerifierError when more completions have no verdict than `pool` allows.
+    """
     tickets = [
-        Ticket(group_id=-1 - i, step=0, prompt=prompt, n=suite.config.samples, seed=seed + i)
+        Ticket(-1 - i, 0, prompt, suite.config.samples, ticket_seed(seed, i))
         for i, prompt in enumerate(suite.prompts)
     ]
+    graded: list[Graded] = []
+    for start in range(0, len(tickets), IN_FLIGHT):
+        chunk = tickets[start : start + IN_FLIGHT]
+        graded += await _roll_out(chunk, suite.config.temperature, rollouts, verdicts)
+    flat = [verdict for _, group in graded for verdict in group]
+    require_verdicts(flat, pool, f"suite {suite.config.name}")
+    return summarise_suite(suite.config, graded, seed)
+
+
+async def _roll_out(
+    tickets: Sequence[Ticket], temperature: float, rollouts: Rollouts, verdicts: Verdicts
+) -> list[Graded]:
     async with asyncio.TaskGroup() as grading:
         tasks = [
             grading.create_task(verdicts.grade(groups))
-            async for groups in rollouts.stream(tickets, suite.config.temperature)
+            async for groups in rollouts.stream(tickets, temperature)
         ]
-    graded = [
+    return [
         (summary, verdict)
         for groups in (task.result() for task in tasks)
         for summary, verdict in zip(groups.finished.summaries, groups.verdicts, strict=True)
     ]
-    return summarise_suite(suite.config, graded, seed)
 
 
 def summarise_suite(config: SuiteConfig, graded: Sequence[Graded], seed: int) -> SuiteResult:

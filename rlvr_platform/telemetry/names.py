@@ -90,7 +90,8 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "loss/policy",
         "nats",
-        "Policy loss over trained tokens. Its value says little: near 0 is normal, because "
+        "Policy loss over trained tokens, KL penalty included. Its value says little: near 0 is "
+        "normal, because "
         "advantages sum to about 0 within a group. Watch reward/mean and acr/group.",
     ),
     Metric(
@@ -148,7 +149,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "lag/mean",
         "versions",
-        "Mean number of updates between the oldest token of a trained rollout and its use.",
+        "Mean number of updates between the oldest token of a rollout and its use.",
     ),
     Metric("lag/max", "versions", "Largest lag; bounded by rollout.max_lag."),
     Metric("time/step", "seconds", "Wall time of the whole step, evaluation and saving apart."),

@@ -5,22 +5,21 @@ from collections.abc import Sequence
 
 from rlvr_platform.config.verifier import PoolConfig
 from rlvr_platform.errors import VerifierError
-from rlvr_platform.types import GradedGroup, Outcome
+from rlvr_platform.types import Outcome, Verdict
 
 
-def require_verdicts(groups: Sequence[GradedGroup], pool: PoolConfig) -> None:
+def require_verdicts(verdicts: Sequence[Verdict], pool: PoolConfig, where: str) -> None:
     """Raise VerifierError when too large a share of the rollouts has no verdict.
 
     A broken verifier looks like a policy that knows nothing; it must end the run instead.
     """
-    verdicts = [verdict for group in groups for verdict in group.verdicts]
     failed = [v for v in verdicts if v.outcome in (Outcome.TIMEOUT, Outcome.ERROR)]
     if len(failed) <= pool.max_invalid_fraction * len(verdicts):
         return
     reasons = Counter(f"{verdict.outcome}: {verdict.rule}" for verdict in failed)
     listed = "; ".join(f"{reason} ({count}x)" for reason, count in reasons.most_common(3))
     raise VerifierError(
-        f"{len(failed)} of {len(verdicts)} rollouts of the step got no verdict: {listed}",
+        f"{len(failed)} of {len(verdicts)} rollouts of {where} got no verdict: {listed}",
         f"at most {pool.max_invalid_fraction:.0%} (verifier.pool.max_invalid_fraction)",
         "try the verifier on recorded answers with `rlvr grade`",
     )

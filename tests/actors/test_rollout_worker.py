@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import ray
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -26,7 +27,7 @@ def tickets(tokenizer: Any, n: int, seed: int) -> list[Ticket]:
 async def collect(
     worker: Any, wanted: list[Ticket], temperature: float
 ) -> list[tuple[GroupSummary, RolloutGroup]]:
-    rollouts = RemoteRollouts([worker])
+    rollouts = RemoteRollouts([worker], 60.0)
     found = []
     async for groups in rollouts.stream(wanted, temperature):
         found += zip(groups.summaries, await groups.handle, strict=True)
@@ -106,3 +107,13 @@ def test_temperature_0_is_greedy(worker: Any, tokenizer: Any, tiny_model: str) -
         with torch.no_grad():
             first = int(model(prompt).logits[0, -1].argmax())
         assert group.tokens[0] == first
+
+
+def test_the_error_of_a_worker_reaches_the_consumer_as_it_is(worker: Any, tokenizer: Any) -> None:
+    async def scenario() -> None:
+        stream = RemoteRollouts([worker], 60.0).stream(tickets(tokenizer, 6, seed=3), -1.0)
+        async for _ in stream:
+            raise AssertionError("a negative temperature gave rollouts")
+
+    with pytest.raises(ray.exceptions.RayTaskError, match="temperature"):
+        asyncio.run(scenario())

@@ -88,7 +88,7 @@ def test_requests_in_flight_go_on_under_the_new_weights(worker: Any, tiny_model:
 
     async def scenario() -> list[Any]:
         async def generate() -> list[Any]:
-            stream = RemoteRollouts([worker]).stream(wanted, 1.0)
+            stream = RemoteRollouts([worker], 60.0).stream(wanted, 1.0)
             return [group async for groups in stream for group in await groups.handle]
 
         generating = asyncio.create_task(generate())

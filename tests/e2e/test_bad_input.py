@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rlvr_platform.models.arithmetic import character_tokenizer
-from tests.e2e.conftest import stray_processes, train
+from tests.e2e.conftest import MARK, stray_processes, train
 
 MODEL = "model={kind: pretrained, path: PATH}"
 
@@ -93,14 +93,14 @@ def test_an_unknown_verifier(tmp_path: Path) -> None:
 
 
 def test_more_gpus_than_exist(tmp_path: Path) -> None:
-    override = ["cluster.device=gpu", "rollout.workers=2"]
-    assert_refused(tmp_path / "run", override, 3, "needs 3 GPUs and the Ray cluster has 0")
+    override = ["cluster.device=gpu", "rollout.engine.tensor_parallel=900"]
+    assert_refused(tmp_path / "run", override, 3, "needs 901 GPUs and the Ray cluster has")
 
 
 def test_a_ray_address_that_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    environment = {**os.environ, "RAY_ADDRESS": "127.0.0.1:1"}
+    environment = {**os.environ, "RAY_ADDRESS": "127.0.0.1:1", MARK: str(tmp_path / "run")}
     monkeypatch.setattr("tests.e2e.conftest.environment_of", lambda folder: environment)
     override = ["cluster.connect_timeout_s=5"]
     assert_refused(tmp_path / "run", override, 3, "cannot join the Ray cluster at 127.0.0.1:1")

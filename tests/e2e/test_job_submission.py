@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,16 +39,36 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         "RAY_API_SERVER_ADDRESS": f"http://127.0.0.1:{dashboard}",
         "RAY_ADDRESS": f"http://127.0.0.1:{dashboard}",
     }
-    start = [RAY, "start", "--head", f"--port={port}", "--num-cpus=8", "--disable-usage-stats"]
-    start += ["--dashboard-host=127.0.0.1", f"--dashboard-port={dashboard}"]
-    start += [f"--object-store-memory={512 * 2**20}"]
-    subprocess.run(start, env=environment, check=True, capture_output=True, timeout=120)
-    yield environment
-    subprocess.run([RAY, "stop", "--force"], check=True, capture_output=True, timeout=120)
+    start = [RAY, "start", "--head", "--block", f"--port={port}", "--num-cpus=8"]
+    start += ["--disable-usage-stats", "--dashboard-host=127.0.0.1"]
+    start += [f"--dashboard-port={dashboard}", f"--object-store-memory={512 * 2**20}"]
+    log = (tmp_path_factory.mktemp("head") / "log").open("w")
+    process = subprocess.Popen(
+        start, env=environment, stdout=log, stderr=log, start_new_session=True
+    )
+    try:
+        _wait_until_open(dashboard, process)
+        yield environment
+    finally:
+        # Its own process group only: other clusters on this machine are none of our business.
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(timeout=60)
+
+
+def _wait_until_open(port: int, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        assert process.poll() is None, "ray start ended"
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            time.sleep(0.5)
+    raise AssertionError("the head's dashboard did not open its port")
 
 
 def submit(environment: dict[str, str], folder: Path) -> subprocess.CompletedProcess[str]:
-    job = ["python", "-m", "rlvr_platform", "train", "configs/dev/arithmetic.yaml", *SMALL]
+    job = [sys.executable, "-m", "rlvr_platform", "train", "configs/dev/arithmetic.yaml", *SMALL]
     job += ["steps=2", "--run-dir", str(folder)]
     return subprocess.run(
         [RAY, "job", "submit", "--working-dir", str(ROOT), "--", *job],

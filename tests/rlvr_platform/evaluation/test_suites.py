@@ -6,6 +6,8 @@ import pytest
 
 from rlvr_platform.config.data import ArithmeticSource
 from rlvr_platform.config.evaluation import SuiteConfig
+from rlvr_platform.config.verifier import PoolConfig
+from rlvr_platform.errors import VerifierError
 from rlvr_platform.evaluation.suites import Suite, evaluate
 from rlvr_platform.types import (
     FinishedGroups,
@@ -45,6 +47,7 @@ class Answers:
         return GradedGroups(groups, tuple(verdicts))
 
 
+POOL = PoolConfig(max_invalid_fraction=0.5)
 C, W, N, E = Outcome.CORRECT, Outcome.WRONG, Outcome.NO_ANSWER, Outcome.ERROR
 
 
@@ -53,7 +56,7 @@ def run(outcomes: Sequence[Sequence[Outcome]], samples: int) -> tuple[Answers, d
         SuiteConfig(name="s", source=ArithmeticSource(), samples=samples, temperature=0.6), PROMPTS
     )
     answers = Answers(outcomes)
-    result = asyncio.run(evaluate(suite, answers, answers, seed=0))
+    result = asyncio.run(evaluate(suite, answers, answers, 0, POOL))
     assert result.label == f"s avg@{samples}"
     assert result.avg.value == result.metrics[f"eval/s/avg@{samples}"]
     return answers, result.metrics
@@ -72,6 +75,11 @@ def test_a_completion_without_a_verdict_is_left_out_not_counted_wrong() -> None:
     _, metrics = run([[C, E], [C, C], [E, E]], samples=2)
     assert metrics["eval/s/avg@2"] == 1.0
     assert metrics["eval/s/pass@2"] == 1.0
+
+
+def test_a_suite_that_is_mostly_unjudged_is_an_error_not_a_number() -> None:
+    with pytest.raises(VerifierError, match="4 of 6 rollouts of suite s"):
+        run([[C, E], [E, E], [W, E]], samples=2)
 
 
 def test_lengths_of_an_outcome_that_did_not_occur_are_absent() -> None:
