@@ -70,15 +70,21 @@ def _wait_until_open(port: int, process: subprocess.Popen[bytes]) -> None:
 def submit(environment: dict[str, str], folder: Path) -> subprocess.CompletedProcess[str]:
     job = [sys.executable, "-m", "rlvr_platform", "train", "configs/dev/arithmetic.yaml", *SMALL]
     job += ["steps=2", "--run-dir", str(folder)]
-    return subprocess.run(
-        [RAY, "job", "submit", "--working-dir", str(ROOT), "--", *job],
-        env=environment,
-        cwd=folder.parent,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=500,
-    )
+    deadline = time.monotonic() + 120
+    while True:
+        done = subprocess.run(
+            [RAY, "job", "submit", "--working-dir", str(ROOT), "--", *job],
+            env=environment,
+            cwd=folder.parent,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=400,
+        )
+        # A head takes jobs some seconds after its port is open.
+        if "No available agent" not in done.stdout or time.monotonic() > deadline:
+            return done
+        time.sleep(2)
 
 
 def test_a_submitted_job_joins_the_cluster_and_trains(head: dict[str, str], tmp_path: Path) -> None:
