@@ -41,7 +41,9 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     }
     start = [RAY, "start", "--head", "--block", f"--port={port}", "--num-cpus=8"]
     start += ["--disable-usage-stats", "--dashboard-host=127.0.0.1"]
-    start += [f"--dashboard-port={dashboard}", f"--object-store-memory={512 * 2**20}"]
+    # Another Ray on this machine may hold the default port of the agent that takes jobs.
+    start += [f"--dashboard-port={dashboard}", f"--dashboard-agent-listen-port={free_port()}"]
+    start += [f"--object-store-memory={512 * 2**20}"]
     log = (tmp_path_factory.mktemp("head") / "log").open("w")
     process = subprocess.Popen(
         start, env=environment, stdout=log, stderr=log, start_new_session=True
