@@ -30,7 +30,9 @@ def test_hub_names_come_back_untouched(name):
 
 
 @pytest.mark.parametrize("path", ["/nowhere/model", "./model", "../model", "~/no/model", "a/b/c"])
-def test_a_missing_folder_is_named(path):
+def test_a_missing_folder_is_named(path, tmp_path, monkeypatch):
+    (tmp_path / "inner").mkdir()
+    monkeypatch.chdir(tmp_path / "inner")
     with pytest.raises(InputError, match=r"model.* does not exist"):
         check_model_folder(path)
 
