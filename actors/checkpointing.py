@@ -1,23 +1,30 @@
-"""Writing and reading checkpoints: the learner's own state beside the loop's."""
+"""Writing and reading checkpoints: what the actors keep, beside the loop's own state."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from pathlib import Path
 
 from rlvr_platform.files import atomic_folder
-from rlvr_platform.ports import Learner
+from rlvr_platform.ports import Ports
 from rlvr_platform.recorder import Recorder
-from rlvr_platform.training_state import TrainingState
+from rlvr_platform.training_state import ALLOCATOR_FOLDER, BUFFER_FOLDER, TrainingState
 
 
-async def save(state: TrainingState, learner: Learner, recorder: Recorder, keep_last: int) -> None:
+async def save(state: TrainingState, ports: Ports, recorder: Recorder, keep_last: int) -> None:
     """Write checkpoints/step-NNNNNN, whole or not at all, then remove those too old."""
     began = time.perf_counter()
     recorder.seal()
     path = recorder.run.checkpoint(state.step)
     with atomic_folder(path) as folder:
-        await learner.save(folder)
+        for part in (BUFFER_FOLDER, ALLOCATOR_FOLDER):
+            (folder / part).mkdir()
+        await asyncio.gather(
+            ports.learner.save(folder),
+            ports.buffer.save(folder / BUFFER_FOLDER),
+            ports.allocator.save(folder / ALLOCATOR_FOLDER),
+        )
         state.write(folder)
     removed = recorder.run.prune_checkpoints(keep_last)
     recorder.event(
@@ -28,8 +35,12 @@ async def save(state: TrainingState, learner: Learner, recorder: Recorder, keep_
     )
 
 
-async def load(folder: Path, learner: Learner) -> TrainingState:
-    """Put the learner where the checkpoint left it; returns the loop's state."""
+async def load(folder: Path, ports: Ports) -> TrainingState:
+    """Put the actors where the checkpoint left them; returns the loop's state."""
     state = TrainingState.read(folder)
-    await learner.load(folder)
+    await asyncio.gather(
+        ports.learner.load(folder),
+        ports.buffer.load(folder / BUFFER_FOLDER),
+        ports.allocator.load(folder / ALLOCATOR_FOLDER),
+    )
     return state

@@ -14,26 +14,37 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from actors.checkpointing import save
+from rlvr_platform.algorithms.avspo import starting_trigger
 from rlvr_platform.config.experiment import ExperimentConfig
+from rlvr_platform.config.replay import NoReuse
 from rlvr_platform.errors import VerifierError
 from rlvr_platform.evaluation.suites import evaluate
-from rlvr_platform.ports import Allocator, Buffer, Learner, Rollouts, Verdicts
+from rlvr_platform.outcomes import groups_with_signal, observe
+from rlvr_platform.ports import Ports
 from rlvr_platform.preparation import Data
 from rlvr_platform.progress import BusyClock, StepClock, StepTimer
 from rlvr_platform.recorder import (
     Recorder,
+    TimedAllocation,
     Update,
+    allocation_metrics,
     buffer_metrics,
     group_metrics,
     update_metrics,
     with_overhead,
 )
-from rlvr_platform.step import Composition, compose
-from rlvr_platform.tickets import tickets_of_step
+from rlvr_platform.step import (
+    Composition,
+    anchored,
+    compose,
+    pool_rows,
+    pooled,
+    replay_rows,
+)
+from rlvr_platform.tickets import first_ticket, tickets
 from rlvr_platform.training_state import TrainingState
 from rlvr_platform.types import (
     FinishedGroups,
@@ -52,17 +63,6 @@ class Interrupted(Exception):
     """The run was asked to stop; a checkpoint of its last finished step is safe."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """Everything outside the loop."""
-
-    rollouts: Rollouts
-    verdicts: Verdicts
-    buffer: Buffer
-    allocator: Allocator
-    learner: Learner
-
-
 class Controller:
     """Runs the two streams from a training state to the last step."""
 
@@ -79,13 +79,14 @@ class Controller:
         self._data = data
         self._recorder = recorder
         self._version = state.version
+        self._trigger = starting_trigger(config.avspo, state.trigger)
         self._clock = StepClock(state.step)
         self._sampler = data.sampler(config)
         self._sampler.restore(state.sampler)
         self._positions = {state.step + 1: state.sampler}
         self._saved_step = state.step
         self._engines = BusyClock()
-        self._allocate_seconds: dict[int, float] = {}
+        self._allocations: dict[int, TimedAllocation] = {}
         self._recording: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
 
@@ -121,56 +122,95 @@ class Controller:
 
     async def _generate(self, streams: asyncio.TaskGroup) -> None:
         """Reserve and start each step's groups as soon as the lag bound allows."""
-        max_lag = self._config.rollout.max_lag
-        for step in range(self.step + 1, self._config.steps + 1):
-            await self._clock.reach(step - 1 - max_lag)
-            tickets = await self._reserve(step)
-            streams.create_task(self._roll_out(tickets))
-
-    async def _reserve(self, step: int) -> list[Ticket]:
-        """Draw the step's prompts, decide their rollouts, keep places in the buffer."""
         rollout = self._config.rollout
-        self._positions[step] = self._sampler.state()
-        chosen = self._sampler.next(rollout.prompts_per_step)
-        prompts = [self._data.prompts[index] for index in chosen]
+        for step in range(self.step + 1, self._config.steps + 1):
+            await self._clock.reach(step - 1 - rollout.max_lag)
+            self._positions[step] = self._sampler.state()
+            if rollout.sampling_rounds > 1:
+                streams.create_task(self._sample_dynamically(step))
+            else:
+                first = first_ticket(step, rollout)
+                reserved = await self._reserve(step, first, rollout.prompts_per_step, more=False)
+                streams.create_task(self._roll_out(reserved))
+
+    async def _sample_dynamically(self, step: int) -> None:
+        """Round after round of new prompts, until enough groups carry signal."""
+        rollout = self._config.rollout
+        missing, ticket = rollout.prompts_per_step, first_ticket(step, rollout)
+        for _ in range(rollout.sampling_rounds):
+            reserved = await self._reserve(step, ticket, missing, more=True)
+            missing -= await self._roll_out(reserved)
+            ticket += len(reserved)
+            if not missing:
+                break
+        await self._ports.buffer.expect(step, [], more=False)
+
+    async def _reserve(self, step: int, first: int, count: int, more: bool) -> list[Ticket]:
+        """Draw prompts, decide their rollouts, keep places in the buffer."""
+        prompts = [self._data.prompts[index] for index in self._sampler.next(count)]
         timer = StepTimer()
         with timer.phase("allocate"):
-            budget = rollout.prompts_per_step * rollout.rollouts_per_prompt
-            counts = await self._ports.allocator.allocate(prompts, budget)
-        self._allocate_seconds[step] = timer.seconds["allocate"]
-        tickets = tickets_of_step(step, prompts, counts, self._config.seed)
-        await self._ports.buffer.expect(step, [ticket.group_id for ticket in tickets])
-        return tickets
+            budget = count * self._config.rollout.rollouts_per_prompt
+            allocation = await self._ports.allocator.allocate(prompts, budget)
+        self._allocations[step] = TimedAllocation(allocation, timer.seconds["allocate"])
+        if allocation.fallback:
+            self._recorder.event("allocation_fallback", step=step, reason=allocation.fallback)
+        reserved = tickets(first, step, prompts, allocation.counts, self._config.seed)
+        await self._ports.buffer.expect(step, [ticket.group_id for ticket in reserved], more)
+        return reserved
 
-    async def _roll_out(self, tickets: Sequence[Ticket]) -> None:
-        """Generate a step's groups; they are graded and inserted as they finish."""
+    async def _roll_out(self, reserved: Sequence[Ticket]) -> int:
+        """Generate groups, graded and inserted as they finish; counts those with signal."""
         temperature = self._config.rollout.temperature
-        async with asyncio.TaskGroup() as grading:
+        async with asyncio.TaskGroup() as tasks:
             with self._engines.busy():
-                async for groups in self._ports.rollouts.stream(tickets, temperature):
-                    grading.create_task(self._grade(groups))
+                grading = [
+                    tasks.create_task(self._grade(groups))
+                    async for groups in self._ports.rollouts.stream(reserved, temperature)
+                ]
+        return sum(task.result() for task in grading)
 
-    async def _grade(self, groups: FinishedGroups) -> None:
-        await self._ports.buffer.insert(await self._ports.verdicts.grade(groups))
+    async def _grade(self, groups: FinishedGroups) -> int:
+        graded = await self._ports.verdicts.grade(groups)
+        await self._ports.buffer.insert(graded)
+        return groups_with_signal(graded)
 
     async def _learn(self) -> None:
         """Train on each step's groups once they are all in."""
         for step in range(self.step + 1, self._config.steps + 1):
             timer = StepTimer()
             with timer.phase("idle_learner"):
-                taking = self._ports.buffer.take(step, self._version)
+                taking = self._ports.buffer.take(step)
                 groups, buffered = await self._unless_stopped(taking)
-            composition = compose(groups, step, self._version, self._config.algorithm)
-            await self._require_verdicts(step, groups, composition)
-            update = await self._update(composition.batch)
+            fresh = compose(groups, step, self._version, self._trigger, self._config)
+            await self._require_verdicts(step, groups, fresh)
+            composition = await self._with_replay(step, fresh)
+            observation = observe(groups, self._config.verifier)
+            update, _ = await asyncio.gather(
+                self._update(composition.batch), self._ports.allocator.observe(observation)
+            )
+            self._trigger = composition.trigger
             await self._record_rollouts(step, composition)
             record = {
                 **composition.metrics,
                 **group_metrics(groups, self._config.verifier.pool.workers),
+                **allocation_metrics(self._allocations.pop(step), observation),
                 **buffer_metrics(buffered),
                 **(update_metrics(update) if update else {}),
             }
             await self._finish_step(step, record, timer)
+
+    async def _with_replay(self, step: int, fresh: Composition) -> Composition:
+        """Add rollouts of earlier steps, and store this step's for later ones."""
+        reuse, buffer = self._config.replay.reuse, self._ports.buffer
+        if isinstance(reuse, NoReuse):
+            return fresh
+        if reuse.composition == "pool":
+            await buffer.keep(step, fresh.advantages, fresh.priorities)
+            return pooled(fresh, await buffer.draw(step, self._version, pool_rows(fresh, reuse)))
+        drawn = await buffer.draw(step, self._version, replay_rows(fresh, reuse))
+        await buffer.keep(step, fresh.advantages, fresh.priorities)
+        return anchored(fresh, drawn)
 
     async def _require_verdicts(
         self, step: int, groups: Sequence[GradedGroup], composition: Composition
@@ -221,7 +261,6 @@ class Controller:
                 record |= await self._evaluate(step)
         record |= {f"time/{name}": seconds for name, seconds in timer.seconds.items()}
         record["time/step"] = timer.step_seconds()
-        record["time/allocate"] = self._allocate_seconds.pop(step)
         record["time/idle_rollout"] = max(0.0, record["time/step"] - self._engines.read())
         self._recorder.step(with_overhead({"step": step, "version": self._version, **record}))
         await self._clock.advance(step)
@@ -246,8 +285,9 @@ class Controller:
             return
         await self._finish_recording()
         position = self._positions.get(self.step + 1, self._sampler.state())
-        state = TrainingState(self.step, self._version, position)
-        await save(state, self._ports.learner, self._recorder, self._config.checkpoint.keep_last)
+        trigger = self._trigger.to_dict() if self._trigger else {}
+        state = TrainingState(self.step, self._version, position, trigger)
+        await save(state, self._ports, self._recorder, self._config.checkpoint.keep_last)
         self._saved_step = self.step
 
     async def _unless_stopped(self, work: Awaitable[T]) -> T:

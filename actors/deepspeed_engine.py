@@ -163,8 +163,9 @@ class DeepSpeedEngine:
         return deepspeed.zero.GatheredParameters(parameters)
 
     def save_optimizer(self, folder: Path) -> None:
-        """Write optimizer and model partitions; collective over ranks."""
+        """Write optimizer and model partitions, and every rank's RNG; collective over ranks."""
         self._engine.save_checkpoint(str(folder), tag=CHECKPOINT_TAG, save_latest=False)
+        torch.save(_rng_state(self.device), folder / _rng_file())
 
     def save_model(self, folder: Path, source: str) -> None:
         """Write weights, configuration and the tokenizer of `source`; collective over ranks."""
@@ -184,6 +185,23 @@ class DeepSpeedEngine:
                 "a checkpoint written with the same learner.ranks and learner.zero_stage",
                 "resume with those settings, or start a new run from the exported model",
             )
+        _restore_rng(torch.load(folder / _rng_file(), weights_only=True), self.device)
+
+
+def _rng_file() -> str:
+    return f"rng-{torch.distributed.get_rank()}.pt"
+
+
+def _rng_state(device: torch.device) -> dict[str, Tensor]:
+    """What dropout draws from, on the CPU and on the device; a policy without any draws nothing."""
+    state = {"cpu": torch.get_rng_state()}
+    return state | ({"cuda": torch.cuda.get_rng_state()} if device.type == "cuda" else {})
+
+
+def _restore_rng(state: dict[str, Tensor], device: torch.device) -> None:
+    torch.set_rng_state(state["cpu"])
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(state["cuda"])
 
 
 def _unlink_shared_buffer() -> None:

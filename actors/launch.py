@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from ray.exceptions import RayError, RayTaskError
 from actors.allocator import AllocatorActor, RemoteAllocator
 from actors.checkpointing import load
 from actors.cluster import gpu_names, ray_cluster
-from actors.controller import Controller, Interrupted, Ports
+from actors.controller import Controller, Interrupted
 from actors.deadlines import within
 from actors.engine import engine_environment
 from actors.learner import LearnerActor, RemoteLearners
@@ -26,11 +27,14 @@ from actors.weight_transport import engine_init
 from rlvr_platform.config.experiment import ExperimentConfig
 from rlvr_platform.errors import ClusterError, InputError, RlvrError
 from rlvr_platform.memory import peak_memory
+from rlvr_platform.ports import Ports
 from rlvr_platform.preparation import Prepared, prepare
 from rlvr_platform.recorder import Recorder
+from rlvr_platform.report import write_report
 from rlvr_platform.run_folder import RunFolder
 from rlvr_platform.runtime import thread_environment
 from rlvr_platform.telemetry.live import LiveView
+from rlvr_platform.telemetry.sinks import EventsLog
 from rlvr_platform.training_state import TrainingState
 
 INTERRUPTED = 130
@@ -68,10 +72,34 @@ def _run(config: ExperimentConfig, prepared: Prepared, run: RunFolder, wanted: A
             "raise steps to go on, or `rlvr export` its model",
         )
     run.rewind(checkpoint.found.step if checkpoint.found else -1)
+    try:
+        code = _attempt(config, prepared, run, wanted, checkpoint)
+    except Exception as error:
+        _close(run, "failed", error=error.got if isinstance(error, RlvrError) else repr(error))
+        raise
+    _close(run, "interrupted" if code == INTERRUPTED else "finished")
+    return code
+
+
+def _close(run: RunFolder, kind: str, **fields: Any) -> None:
+    """Say how the run ended, and write its report; a report that fails does not fail the run."""
+    events = EventsLog(run)
+    events.write(kind, **fields)
+    events.close()
+    try:
+        write_report(run.path, run.report)
+    except RlvrError as error:
+        print(f"report.html was not written: {error}", file=sys.stderr)
+
+
+def _attempt(
+    config: ExperimentConfig, prepared: Prepared, run: RunFolder, wanted: Any, checkpoint: Any
+) -> int:
     placement = Placement(config, wanted)
     try:
         with LiveView(config.steps) as view:
             recorder = Recorder(run, config, view)
+            recorder.event("started")
             for reason in checkpoint.damaged:
                 recorder.message(f"passed over a damaged checkpoint: {reason}")
                 recorder.event("checkpoint_damaged", reason=reason)
@@ -142,8 +170,12 @@ def create_actors(config: ExperimentConfig, model: str, placement: Placement) ->
             for rank, bundle in enumerate(wanted.learner_bundle)
         ],
         verifiers=create(VerifierPoolActor, placement.options(services), config.verifier),
-        buffer=create(ReplayBufferActor, placement.options(services, cpus=0), config.replay),
-        allocator=create(AllocatorActor, placement.options(services, cpus=0), config.allocator),
+        buffer=create(ReplayBufferActor, placement.options(services, cpus=0), config),
+        allocator=create(
+            AllocatorActor,
+            placement.options(services, cpus=0, env=thread_environment(1)),
+            *(config, model),
+        ),
     )
 
 
@@ -156,19 +188,21 @@ async def _train(
 ) -> int:
     actors = create_actors(config, prepared.model, placement)
     learners = RemoteLearners(actors.learners, config)
+    allocator = RemoteAllocator(actors.allocator)
     ports = Ports(
         rollouts=RemoteRollouts(actors.workers, LOAD_PHASES * config.sync.timeout_s),
         verdicts=RemoteVerdicts(actors.verifiers, config.verifier),
         buffer=RemoteBuffer(actors.buffer, config.replay),
-        allocator=RemoteAllocator(actors.allocator),
+        allocator=allocator,
         learner=learners,
     )
     try:
         with StopSignals() as signals:
-            await _start(config, actors, learners, recorder)
+            planning = allocator.start(prepared.data.prompts)
+            await asyncio.gather(_start(config, actors, learners, recorder), planning)
             state = TrainingState(0, 0, prepared.data.sampler(config).state())
             if checkpoint is not None:
-                state = await load(checkpoint, ports.learner)
+                state = await load(checkpoint, ports)
                 recorder.event("resumed", step=state.step, version=state.version)
             controller = Controller(config, ports, prepared.data, state, recorder)
             return await _run_loop(controller, signals, actors, recorder)

@@ -9,12 +9,6 @@ from rlvr_platform.config.experiment import ExperimentConfig
 from rlvr_platform.errors import SyncError
 from rlvr_platform.types import WeightSnapshot
 
-FLOAT32_TOLERANCE = 1e-3
-HALF_PRECISION_TOLERANCE = 0.5
-"""Largest legal probe difference by precision, nats. The probe is made of random tokens, which
-get large logits: a 135M model in bfloat16 was 0.32 off with the right weights, where weights that
-never arrived are off by several nats. Only float32 can prove a single small update."""
-
 
 async def prove(engine: Engine, snapshot: WeightSnapshot, config: ExperimentConfig) -> float:
     """Largest absolute difference of probe log-probabilities, engine against learner, nats.
@@ -29,7 +23,7 @@ async def prove(engine: Engine, snapshot: WeightSnapshot, config: ExperimentConf
         )
     answer = await engine.logprobs(snapshot.probe_tokens)
     difference = np.abs(answer - snapshot.probe_logprobs)
-    worst, limit = float(difference.max()), tolerance(config)
+    worst, limit = float(difference.max()), config.probe_tolerance
     if not worst <= limit:  # also true for NaN
         where = int(difference.argmax()) + 1
         raise SyncError(
@@ -39,11 +33,3 @@ async def prove(engine: Engine, snapshot: WeightSnapshot, config: ExperimentConf
             "sync.probe_tolerance sets the limit; compare rollout.engine.dtype and learner.dtype",
         )
     return worst
-
-
-def tolerance(config: ExperimentConfig) -> float:
-    """The largest legal probe difference for this configuration, nats."""
-    if config.sync.probe_tolerance is not None:
-        return config.sync.probe_tolerance
-    exact = config.rollout.engine.dtype == config.learner.dtype == "float32"
-    return FLOAT32_TOLERANCE if exact else HALF_PRECISION_TOLERANCE

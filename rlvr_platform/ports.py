@@ -7,18 +7,22 @@ Every method that waits has a deadline inside and raises `DeadlineError` past it
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
 from rlvr_platform.replay.buffer import BufferState
+from rlvr_platform.replay.records import Draw
 from rlvr_platform.types import (
+    Allocation,
     FinishedGroups,
     GradedGroup,
     GradedGroups,
     LearnerReport,
     LoadReport,
+    Observation,
     Prompt,
     Ticket,
     TrainBatch,
@@ -54,14 +58,27 @@ class Verdicts(Protocol):
 class Buffer(Protocol):
     """The central buffer, where the generating and the learning stream meet."""
 
-    async def expect(self, step: int, group_ids: Sequence[int]) -> None:
-        """Reserve places for a step's groups; waits while the buffer is full."""
+    async def expect(self, step: int, group_ids: Sequence[int], more: bool) -> None:
+        """Reserve places for a step's groups; waits while the buffer is full.
+
+        With `more`, the step is not complete before a later call says that nothing more comes.
+        """
         ...
 
     async def insert(self, groups: GradedGroups) -> None: ...
 
-    async def take(self, step: int, version: int) -> tuple[list[GradedGroup], BufferState]:
-        """A step's groups in ticket order, once all are in; `version` dates their ages."""
+    async def take(self, step: int) -> tuple[list[GradedGroup], BufferState]:
+        """A step's groups in ticket order, once all are in."""
+        ...
+
+    async def draw(self, step: int, version: int, rows: int) -> Draw:
+        """Evict what is too old for `version`, then choose up to `rows` stored rollouts."""
+        ...
+
+    async def keep(
+        self, step: int, advantages: Sequence[np.ndarray], priorities: Sequence[np.ndarray]
+    ) -> None:
+        """Store rollouts of a taken step for later draws: those whose priority is not NaN."""
         ...
 
     async def record(
@@ -78,12 +95,32 @@ class Buffer(Protocol):
         """Let go of a taken step's groups unrecorded."""
         ...
 
+    async def save(self, folder: Path) -> None:
+        """Write what is stored for later draws."""
+        ...
+
+    async def load(self, folder: Path) -> None:
+        """Go on from what `save` wrote."""
+        ...
+
 
 class Allocator(Protocol):
     """Decides how many rollouts each prompt gets."""
 
-    async def allocate(self, prompts: Sequence[Prompt], budget: int) -> np.ndarray:
-        """int64 [B] counts that sum to `budget`."""
+    async def allocate(self, prompts: Sequence[Prompt], budget: int) -> Allocation:
+        """Spread `budget` rollouts over the prompts of a step."""
+        ...
+
+    async def observe(self, observation: Observation) -> None:
+        """Learn from a step's raw outcomes."""
+        ...
+
+    async def save(self, folder: Path) -> None:
+        """Write what has been learned about the prompts."""
+        ...
+
+    async def load(self, folder: Path) -> None:
+        """Go on from what `save` wrote."""
         ...
 
 
@@ -107,3 +144,14 @@ class Learner(Protocol):
     async def load(self, folder: Path) -> None:
         """Go on from what `save` wrote."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Everything outside the loop."""
+
+    rollouts: Rollouts
+    verdicts: Verdicts
+    buffer: Buffer
+    allocator: Allocator
+    learner: Learner

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from rlvr_platform.allocation.calibration import brier
 from rlvr_platform.config.experiment import ExperimentConfig
 from rlvr_platform.evaluation.estimators import Estimate
 from rlvr_platform.evaluation.suites import SuiteResult
@@ -15,7 +19,14 @@ from rlvr_platform.run_folder import RunFolder
 from rlvr_platform.telemetry.live import LiveView
 from rlvr_platform.telemetry.progress import RunSummary
 from rlvr_platform.telemetry.sinks import EventsLog, MetricsLog
-from rlvr_platform.types import GradedGroup, LearnerReport, LoadReport, WeightSnapshot
+from rlvr_platform.types import (
+    Allocation,
+    GradedGroup,
+    LearnerReport,
+    LoadReport,
+    Observation,
+    WeightSnapshot,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +36,14 @@ class Update:
     learned: LearnerReport
     snapshot: WeightSnapshot
     loaded: LoadReport
+
+
+@dataclass(frozen=True, slots=True)
+class TimedAllocation:
+    """A step's allocation and the seconds the decision took, calls included."""
+
+    allocation: Allocation
+    seconds: float
 
 
 def update_metrics(update: Update) -> dict[str, float]:
@@ -49,22 +68,44 @@ def update_metrics(update: Update) -> dict[str, float]:
 
 
 def group_metrics(groups: Sequence[GradedGroup], pool_workers: int) -> dict[str, float]:
-    """How long generation and verification took inside the actors, and what was allocated."""
-    sizes = [group.summary.size for group in groups]
+    """How long generation and verification took inside the actors."""
     verifying = sum(verdict.seconds for group in groups for verdict in group.verdicts)
     return {
-        "allocation/min": min(sizes),
-        "allocation/max": max(sizes),
         "time/generate": max(group.summary.seconds for group in groups),
         "time/verify": verifying / pool_workers,
     }
 
 
+def allocation_metrics(timed: TimedAllocation, observed: Observation) -> dict[str, float]:
+    """How many rollouts prompts got, and how well their success was predicted.
+
+    The predictions were made before the step's outcomes were known, whatever the lag.
+    """
+    counts, made = timed.allocation.counts, timed.allocation
+    metrics = {
+        "time/allocate": timed.seconds,
+        "allocation/min": float(counts.min()),
+        "allocation/max": float(counts.max()),
+        **{f"allocation/prompts@{n}": float(k) for n, k in Counter(counts.tolist()).items()},
+    }
+    if np.isnan(made.predicted).any():
+        return metrics
+    outcomes = observed.successes, observed.counts
+    return metrics | {
+        "allocation/fallback": float(bool(made.fallback)),
+        "allocation/predicted_mean": float(made.predicted.mean()),
+        "allocation/observed_mean": observed.success_rate,
+        "allocation/brier": brier(made.predicted, *outcomes),
+        "allocation/brier_moving_average": brier(made.baseline, *outcomes),
+        "acr/effective": made.expected_collapse,
+    }
+
+
 def buffer_metrics(state: BufferState) -> dict[str, float]:
     return {
-        "replay/size": state.size,
-        "replay/age_mean": state.age_mean,
-        "replay/age_max": state.age_max,
+        "buffer/waiting": state.waiting,
+        "replay/size": state.stored,
+        "replay/bytes": state.stored_bytes,
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,8 @@ from rlvr_platform.errors import InputError
 
 STATE_FILE = "state.json"
 MODEL_FOLDER = "model"
+BUFFER_FOLDER = "buffer"
+ALLOCATOR_FOLDER = "allocator"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,8 @@ class TrainingState:
     sampler: dict[str, Any]
     """Position of the data before the first prompt of step + 1. Groups generated ahead are
     generated again, from the same prompts with the same seeds."""
+    trigger: dict[str, float] = field(default_factory=dict)
+    """AVSPO's threshold and averages; empty without AVSPO."""
 
     def write(self, folder: Path) -> None:
         text = json.dumps(asdict(self), indent=2) + "\n"

@@ -1,7 +1,7 @@
 """The records that travel between stages. Follow one rollout by reading this file downwards.
 
-    Prompt -> Ticket -> RolloutGroup (+ GroupSummary) -> Verdict -> GradedGroup
-           -> TrainBatch (rows that point into groups) -> LearnerReport
+    Prompt -> Allocation -> Ticket -> RolloutGroup (+ GroupSummary) -> Verdict -> GradedGroup
+           -> TrainBatch (rows that point into groups, fresh and replayed) -> LearnerReport
 
 Axis names used in shapes: B groups, G siblings of a group, P prompt tokens,
 T completion tokens of one sibling, S = sum of T over the siblings, R rows of a batch.
@@ -36,6 +36,42 @@ class Prompt:
     """Extra fields for the verifier, e.g. the choices of a multiple-choice task."""
     origin: str = ""
     """Where it was read, for messages: a file and its line."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Allocation:
+    """How a step's rollout budget is spread over its prompts, and what was expected of them."""
+
+    counts: np.ndarray
+    """int64 [B], rollouts of each prompt; they sum to the budget."""
+    predicted: np.ndarray
+    """float64 [B], predicted success probability; NaN when nothing predicts."""
+    baseline: np.ndarray
+    """float64 [B], the same by a per-prompt moving average; NaN when nothing predicts."""
+    expected_collapse: float
+    """Expected share of collapsed groups at these counts; NaN when nothing predicts."""
+    fallback: str = ""
+    """Why the counts are uniform although they should not be; empty when they are as asked."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Observation:
+    """What a step's prompts turned out to be: raw outcomes, before any method selects."""
+
+    prompts: np.ndarray
+    """int64 [B], positions in the source."""
+    successes: np.ndarray
+    """float64 [B], sum of the valid rewards, mapped to [0, 1]."""
+    counts: np.ndarray
+    """int64 [B], rollouts with a verdict."""
+    tokens: np.ndarray
+    """int64 [B], completion tokens of these rollouts."""
+
+    @property
+    def success_rate(self) -> float:
+        """Mean over the prompts that have a verdict; NaN without one."""
+        seen = self.counts > 0
+        return float((self.successes[seen] / self.counts[seen]).mean()) if seen.any() else np.nan
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,6 +124,14 @@ class RolloutGroup:
     def size(self) -> int:
         return len(self.offsets) - 1
 
+    @property
+    def nbytes(self) -> int:
+        """Memory of arrays and texts, prompt included."""
+        prompt = self.ticket.prompt
+        arrays = (prompt.tokens, self.tokens, self.offsets, self.loss_mask, self.logprobs)
+        texts = sum(len(text) for text in (prompt.text, *self.texts))
+        return sum(array.nbytes for array in (*arrays, self.versions, self.finish)) + texts
+
     def sibling(self, i: int) -> slice:
         """The slice of the concatenated arrays that sibling `i` owns."""
         return slice(int(self.offsets[i]), int(self.offsets[i + 1]))
@@ -111,6 +155,8 @@ class GroupSummary:
     """uint8 [G], values of `Finish`."""
     seconds: float
     """Wall time from submission to the last token."""
+    nbytes: int
+    """Memory of the group's tokens and texts."""
 
     @property
     def size(self) -> int:
@@ -132,6 +178,7 @@ def summarise(group: RolloutGroup, seconds: float) -> GroupSummary:
         first_version=np.minimum.reduceat(group.versions, starts),
         finish=group.finish,
         seconds=seconds,
+        nbytes=group.nbytes,
     )
 
 
@@ -203,6 +250,16 @@ class Fate(IntEnum):
     """All siblings got the same reward: the advantage is zero."""
     INVALID = 2
     """No verdict (timeout or error), or aborted by the engine."""
+    RESCUED = 3
+    """Trained, though all siblings got the same reward: AVSPO gave the group an advantage."""
+    DOWN_SAMPLED = 4
+    """Left out by PODS's selection inside its group."""
+    DROPPED_OVERLONG = 5
+    """Cut by the token limit, under algorithm.overlong.kind=mask."""
+    POOLED = 6
+    """Put into the replay pool and not drawn from it in this step (composition=pool)."""
+    REPLAYED = 7
+    """Generated in an earlier step and trained on again in this one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

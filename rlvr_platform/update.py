@@ -101,6 +101,7 @@ def optimizer_step(
             _tensor(batch.behaviour, engine.device),
             _tensor(batch.advantage, engine.device),
             _tensor(batch.weight, engine.device),
+            _tensor(batch.row, engine.device),
             None if reference is None else reference[i],
             algorithm,
         )

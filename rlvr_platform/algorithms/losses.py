@@ -1,15 +1,16 @@
-"""The clipped policy loss. All tensors are float [N], one entry per trained token.
+"""The policy losses. All tensors are float [N], one entry per trained token.
 
 Tokens that carry no gradient (prompt, padding, tool output) never become an entry, so no
 mask can disagree with a denominator here.
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from rlvr_platform.algorithms.importance import behaviour_divergence, importance
+from rlvr_platform.algorithms.importance import behaviour_divergence, importance, row_mean
 from rlvr_platform.config.algorithm import AlgorithmConfig
 
 
@@ -20,26 +21,41 @@ class PolicyLosses:
     loss: Tensor
     """[N] with gradient, to be weighted and summed."""
     importance: Tensor
-    """[N] policy / behaviour, see `Importance.total`."""
+    """[N] policy / behaviour of each token under every loss, see `Importance.total`."""
     clipped: Tensor
-    """bool [N]: the gradient is zero because the ratio left its range."""
+    """bool [N]: the ratio's range was left and decides the gradient. clipped: it is zero. gspo:
+    it is zero for the whole row. cispo: it is that of the nearest bound."""
     truncated: Tensor
-    """bool [N]: the engine/trainer weight hit its cap."""
+    """bool [N]: the engine/trainer weight hit its cap; in gspo the row's weight."""
     kl_behaviour: Tensor
     """[N] k3 estimates of KL(behaviour || old), nats."""
 
 
 def policy_losses(
-    logprobs: Tensor, old: Tensor, behaviour: Tensor, advantages: Tensor, config: AlgorithmConfig
+    logprobs: Tensor,
+    old: Tensor,
+    behaviour: Tensor,
+    advantages: Tensor,
+    row: Tensor,
+    config: AlgorithmConfig,
 ) -> PolicyLosses:
-    """The surrogate corrected for the engine: weight * clipped(ratio, advantage) per token."""
-    split = importance(logprobs, old, behaviour, config.mismatch)
-    surrogate, clipped = clipped_surrogate(
-        split.ratio, advantages, config.clip_low, config.clip_high, config.dual_clip
-    )
+    """The loss that `config.loss` names, per token and corrected for the engine.
+
+    `row` is int64 [N], which completion a token belongs to. gspo (arXiv 2507.18071) gives every
+    token the loss of its row, so that a row's tokens share one ratio, one weight and one clip.
+    """
+    tokens = importance(logprobs, old, behaviour, config.mismatch)
+    split, low, high = tokens, config.clip_low, config.clip_high
+    if config.loss == "gspo":
+        pool = partial(row_mean, row=row)
+        split = importance(logprobs, old, behaviour, config.mismatch, pool)
+    if config.loss == "cispo":
+        surrogate, clipped = weighted_likelihood(logprobs, split.ratio, advantages, low, high)
+    else:
+        surrogate, clipped = clipped_surrogate(split.ratio, advantages, low, high, config.dual_clip)
     return PolicyLosses(
         loss=split.weight * surrogate,
-        importance=split.total,
+        importance=tokens.total,
         clipped=clipped,
         truncated=split.truncated,
         kl_behaviour=behaviour_divergence(old, behaviour),
@@ -63,3 +79,16 @@ def clipped_surrogate(
         return loss, clipped
     beyond = (advantages < 0) & (ratio > dual_clip)
     return torch.where(beyond, -dual_clip * advantages, loss), clipped | beyond
+
+
+def weighted_likelihood(
+    logprobs: Tensor, ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: float
+) -> tuple[Tensor, Tensor]:
+    """Loss [N] of CISPO and clip indicator bool [N].
+
+    -clip(ratio, 1 - clip_low, 1 + clip_high) * A * logprobs with the clipped ratio held constant
+    (arXiv 2506.13585, eq. 4 and 5): what is clipped is the weight of a token, never its gradient.
+    """
+    ratio = ratio.detach()
+    weight = ratio.clamp(1 - clip_low, 1 + clip_high)
+    return -weight * advantages * logprobs, (weight != ratio) & (advantages != 0)

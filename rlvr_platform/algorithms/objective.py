@@ -18,15 +18,16 @@ def objective(
     behaviour: Tensor,
     advantage: Tensor,
     weight: Tensor,
+    row: Tensor,
     reference: Tensor | None,
     config: AlgorithmConfig,
 ) -> tuple[Tensor, TokenSums]:
     """Scalar loss with gradient, sum of weight * token loss, and its sums.
 
-    All tensors are [N], one entry per trained token. `reference` holds the reference policy's
-    log-probabilities when `config.kl` asks for them.
+    All tensors are [N], one entry per trained token; `row` is int64, the completion it belongs
+    to. `reference` holds the reference policy's log-probabilities when `config.kl` asks for them.
     """
-    losses = policy_losses(logprobs, old, behaviour, advantage, config)
+    losses = policy_losses(logprobs, old, behaviour, advantage, row, config)
     token_loss, kl = losses.loss, torch.zeros_like(behaviour)
     if reference is not None and config.kl.estimator != "none":
         kl = kl_penalty(logprobs, reference, losses.importance, config.kl.estimator)

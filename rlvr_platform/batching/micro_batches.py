@@ -32,7 +32,7 @@ class MicroBatch:
     weight: np.ndarray
     """float32 [N]; the loss is the sum of weight * token loss."""
     row: np.ndarray
-    """int64 [N], index into the rows."""
+    """int64 [N], index into the rows. A row's targets are all in one micro-batch."""
     segments: np.ndarray | None = None
     """int64 [b, t] when rows share a prompt: 0 on the prompt, k > 0 on its k-th row, -1 on
     padding; a token sees the prompt and its own row. None: position ids say it all."""

@@ -1,6 +1,8 @@
 """Advantages, the policy loss, and what it is corrected for."""
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from rlvr_platform.config.base import Section, setting
 
@@ -27,16 +29,70 @@ class MismatchConfig(Section):
     cap: float = setting(2.0, "Truncation of the importance weight; truncated only.", gt=0)
 
 
-class AlgorithmConfig(Section):
-    advantage: Literal["grpo", "dr_grpo", "rloo"] = setting(
-        "grpo",
-        "grpo: (r - mean) / (std + std_eps). dr_grpo: r - mean. rloo: n / (n - 1) (r - mean).",
+class OverlongKept(Section):
+    """Completions that the token limit cut are trained on like any other."""
+
+    kind: Literal["none"] = "none"
+
+
+class OverlongMasked(Section):
+    """Completions that the token limit cut count in their group's statistics, not in the loss."""
+
+    kind: Literal["mask"] = "mask"
+
+
+class OverlongPenalised(Section):
+    """Rewards fall with every token near the limit: DAPO's soft overlong punishment."""
+
+    kind: Literal["penalty"] = "penalty"
+    cache: int = setting(
+        doc="The penalty grows from 0 to `weight` over the last `cache` completion tokens before "
+        "rollout.max_new_tokens. DAPO: 4096 of 20480. Tokens.",
+        ge=1,
     )
-    std_eps: float = setting(1e-6, "Added to the standard deviation; grpo only.", ge=0)
-    clip_low: float = setting(0.2, "Ratio clipped below 1 - clip_low.", gt=0, lt=1)
-    clip_high: float = setting(0.28, "Ratio clipped above 1 + clip_high (clip-higher).", gt=0)
+    weight: float = setting(
+        0.5, "Reward lost at the limit. DAPO: 1 of rewards -1 and 1, so 0.5 of 0 and 1.", gt=0
+    )
+
+
+AnyOverlong = Annotated[
+    OverlongKept | OverlongMasked | OverlongPenalised, Field(discriminator="kind")
+]
+
+
+class AlgorithmConfig(Section):
+    advantage: Literal["grpo", "dr_grpo", "rloo", "reinforce_pp"] = setting(
+        "grpo",
+        "grpo: (r - mean) / (std + std_eps). dr_grpo: r - mean. rloo: n / (n - 1) (r - mean). "
+        "reinforce_pp: r - mean, then normalised over the whole batch (REINFORCE++ with baseline).",
+    )
+    std_eps: float = setting(
+        1e-6, "Added to the standard deviation; grpo and reinforce_pp only.", ge=0
+    )
+    loss: Literal["clipped", "gspo", "cispo"] = setting(
+        "clipped",
+        "clipped: -min(ratio A, clip(ratio) A) of each token. gspo: the same, with one ratio for "
+        "a completion, the geometric mean over its trained tokens; sequence_mean is the paper's "
+        "normalisation. cispo: -clip(ratio) A log policy with the clipped ratio held constant, so "
+        "that a clipped token keeps a gradient. The bounds are of another size for each loss.",
+    )
+    clip_low: float = setting(
+        0.2,
+        "Ratio clipped below 1 - clip_low. clipped: 0.2. gspo: 3e-4 published. cispo: 1, no lower "
+        "bound, as published.",
+        gt=0,
+        le=1,
+    )
+    clip_high: float = setting(
+        0.28,
+        "Ratio clipped above 1 + clip_high. clipped: 0.28 (clip-higher). gspo: 4e-4 published. "
+        "cispo: 4, a weight of at most 5 (arXiv 2510.13786); its own paper gives no number.",
+        gt=0,
+    )
     dual_clip: float | None = setting(
-        None, "Lower bound dual_clip * A on the objective of negative advantages; above 1.", gt=1
+        None,
+        "Lower bound dual_clip * A on the objective of negative advantages; above 1; clipped only.",
+        gt=1,
     )
     normalisation: Literal["token_mean", "sequence_mean", "constant"] = setting(
         "token_mean",
@@ -45,6 +101,9 @@ class AlgorithmConfig(Section):
     )
     constant_length: int | None = setting(
         None, "Denominator per row for constant; unset: max_new_tokens. Tokens.", ge=1
+    )
+    overlong: AnyOverlong = setting(
+        OverlongKept(), "What becomes of completions near or at rollout.max_new_tokens."
     )
     kl: KLConfig = KLConfig()
     mismatch: MismatchConfig = MismatchConfig()

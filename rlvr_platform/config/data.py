@@ -66,8 +66,28 @@ class ReasoningGymSource(Section):
     options: dict[str, Any] = setting({}, "Arguments of the generator.")
 
 
-Source = Annotated[
+SingleSource = Annotated[
     ArithmeticSource | JsonlSource | ParquetSource | HuggingFaceSource | ReasoningGymSource,
+    Field(discriminator="kind"),
+]
+
+
+class MixtureSource(Section):
+    """Several sources as one, each under a name that allocation constraints can refer to."""
+
+    kind: Literal["mixture"] = "mixture"
+    parts: dict[str, SingleSource] = setting(
+        doc="Sources by name. Every prompt of each counts once in an epoch.", min_length=1
+    )
+
+
+Source = Annotated[
+    ArithmeticSource
+    | JsonlSource
+    | ParquetSource
+    | HuggingFaceSource
+    | ReasoningGymSource
+    | MixtureSource,
     Field(discriminator="kind"),
 ]
 

@@ -37,6 +37,13 @@ class RolloutConfig(Section):
     rollouts_per_prompt: int = setting(
         8, "Average rollouts of a prompt; the step's budget is this times prompts_per_step.", ge=2
     )
+    sampling_rounds: int = setting(
+        1,
+        "Above 1: DAPO's dynamic sampling. Prompts whose group collapsed are made up for by new "
+        "prompts, up to so many rounds in all, until prompts_per_step groups carry signal. The "
+        "collapsed groups' rollouts are spent on top of the budget.",
+        ge=1,
+    )
     max_new_tokens: int = setting(512, "Completion limit. Tokens.", ge=1)
     temperature: float = setting(1.0, "Sampling temperature; 1 samples the policy itself.", gt=0)
     top_p: float = setting(

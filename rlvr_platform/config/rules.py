@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from rlvr_platform.config import method_rules
+from rlvr_platform.config.downsampling import Pods
 from rlvr_platform.config.experiment import ExperimentConfig
 
 
@@ -12,17 +14,18 @@ def violations(config: ExperimentConfig) -> list[str]:
         *_learner_rules(config),
         *_sync_rules(config),
         *_other_rules(config),
+        *method_rules.violations(config),
     ]
 
 
 def _rollout_rules(config: ExperimentConfig) -> Iterator[str]:
     rollout, groups = config.rollout, config.rollout.prompts_per_step
-    window = groups * (rollout.max_lag + 1)
+    window = groups * rollout.sampling_rounds * (rollout.max_lag + 1)
     if config.replay.capacity_groups < window:
         yield (
             f"replay.capacity_groups={config.replay.capacity_groups} is below "
-            f"rollout.prompts_per_step * (rollout.max_lag + 1) = {window}: generation could "
-            f"never fill a step; set replay.capacity_groups to at least {window}"
+            f"rollout.prompts_per_step * sampling_rounds * (max_lag + 1) = {window}: generation "
+            f"could never fill a step; set replay.capacity_groups to at least {window}"
         )
     if rollout.workers > groups:
         yield (
@@ -41,6 +44,8 @@ def _learner_rules(config: ExperimentConfig) -> Iterator[str]:
             f"raise it to at least {longest}"
         )
     rows = rollout.prompts_per_step * rollout.rollouts_per_prompt
+    if isinstance(config.downsampling, Pods):
+        rows = min(rows, rollout.prompts_per_step * config.downsampling.keep)
     if rows < learner.ranks * learner.minibatches:
         yield (
             f"a step has {rows} rows, fewer than learner.ranks * learner.minibatches = "

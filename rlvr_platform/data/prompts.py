@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from rlvr_platform.config.data import PromptFormat, Source
+from rlvr_platform.config.data import MixtureSource, PromptFormat, Source
 from rlvr_platform.data.records import Record
 from rlvr_platform.data.sources import load_records
 from rlvr_platform.data.tokenizer import encode, render
@@ -37,6 +37,8 @@ def load_prompts(
 
     Raises InputError when the source cannot be used or nothing fits.
     """
+    if isinstance(source, MixtureSource):
+        return _load_mixture(source, format, tokenizer, max_prompt_tokens)
     everything = [
         _prompt(index, record, name, format, tokenizer)
         for index, record in enumerate(load_records(source))
@@ -51,6 +53,23 @@ def load_prompts(
             f"set data.max_prompt_tokens to {max(lengths)} to keep them all",
         )
     return PromptSet(fitting, too_long=len(everything) - len(fitting))
+
+
+def _load_mixture(
+    mixture: MixtureSource,
+    format: PromptFormat,
+    tokenizer: PreTrainedTokenizerBase,
+    max_prompt_tokens: int,
+) -> PromptSet:
+    """The parts one after the other; indices go on counting, sources are the parts' names."""
+    prompts: list[Prompt] = []
+    records = too_long = 0
+    for name, part in mixture.parts.items():
+        loaded = load_prompts(part, name, format, tokenizer, max_prompt_tokens)
+        prompts += [replace(prompt, index=prompt.index + records) for prompt in loaded.prompts]
+        records += len(loaded.prompts) + loaded.too_long
+        too_long += loaded.too_long
+    return PromptSet(tuple(prompts), too_long)
 
 
 def _prompt(

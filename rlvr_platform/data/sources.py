@@ -8,7 +8,7 @@ from rlvr_platform.config.data import (
     JsonlSource,
     ParquetSource,
     ReasoningGymSource,
-    Source,
+    SingleSource,
 )
 from rlvr_platform.data import readers
 from rlvr_platform.data.arithmetic import distinct_tasks
@@ -16,7 +16,7 @@ from rlvr_platform.data.columns import to_records
 from rlvr_platform.data.records import Record
 
 
-def load_records(source: Source) -> list[Record]:
+def load_records(source: SingleSource) -> list[Record]:
     """Every record of `source`, in its own order.
 
     Raises InputError when the source is missing, empty or has bad rows (all of them named),

@@ -10,20 +10,19 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from rlvr_platform.types import GradedGroup
 
 
 @dataclass(frozen=True, slots=True)
 class BufferState:
-    """What the buffer holds, for metrics."""
+    """What the central buffer holds, for metrics."""
 
-    size: int
-    """Groups held."""
-    age_mean: float
-    """Mean age of the rollouts last taken, in weight versions."""
-    age_max: float
+    waiting: int
+    """Groups that wait for their step."""
+    stored: int
+    """Rollouts kept for reuse."""
+    stored_bytes: int
+    """Memory of the groups that these belong to."""
 
 
 class RolloutBuffer:
@@ -33,8 +32,8 @@ class RolloutBuffer:
         self._capacity = capacity_groups
         self._clock = clock
         self._expected: dict[int, dict[int, float]] = {}
+        self._growing: set[int] = set()
         self._held: dict[int, dict[int, GradedGroup]] = {}
-        self._ages = np.zeros(1)
 
     @property
     def size(self) -> int:
@@ -47,10 +46,11 @@ class RolloutBuffer:
         reserved = sum(len(groups) for groups in self._expected.values())
         return self.size + reserved >= self._capacity
 
-    def expect(self, step: int, group_ids: Sequence[int]) -> None:
-        """Reserve places for the groups of a step."""
+    def expect(self, step: int, group_ids: Sequence[int], more: bool = False) -> None:
+        """Reserve places for groups of a step; with `more`, the step may still grow."""
         now = self._clock()
         self._expected.setdefault(step, {}).update(dict.fromkeys(group_ids, now))
+        (self._growing.add if more else self._growing.discard)(step)
 
     def insert(self, group: GradedGroup) -> None:
         """Hold a group; raises ValueError when nobody expects it (or it is here already)."""
@@ -60,30 +60,26 @@ class RolloutBuffer:
         self._held.setdefault(summary.step, {})[summary.group_id] = group
 
     def ready(self, step: int) -> bool:
-        """True when the step was reserved and all its groups are held."""
-        return step in self._expected and not self._expected[step]
+        """True when the step was reserved, does not grow, and all its groups are held."""
+        return self._expected.get(step) == {} and step not in self._growing
 
-    def take(self, step: int, version: int) -> list[GradedGroup]:
-        """Hand out a ready step's groups in ticket order and record their ages.
+    def take(self, step: int) -> list[GradedGroup]:
+        """Hand out a ready step's groups in ticket order.
 
         Raises ValueError when the step is not ready.
         """
         if not self.ready(step):
             raise ValueError(f"step {step} is not ready: {self.explain(step)}")
         del self._expected[step]
-        groups = [group for _, group in sorted(self._held.pop(step, {}).items())]
-        births = [group.summary.first_version for group in groups]
-        self._ages = version - np.concatenate(births) if births else np.zeros(1)
-        return groups
-
-    def state(self) -> BufferState:
-        return BufferState(self.size, float(self._ages.mean()), float(self._ages.max()))
+        return [group for _, group in sorted(self._held.pop(step, {}).items())]
 
     def explain(self, step: int) -> str:
         """What `take` waits for, in words."""
         if step not in self._expected:
             return f"no group of step {step} was reserved yet"
         missing = self._expected[step]
+        if not missing and step in self._growing:
+            return "all groups are in, but dynamic sampling has not decided whether more come"
         held = len(self._held.get(step, {}))
         now = self._clock()
         oldest = sorted(missing.items(), key=lambda entry: entry[1])[:5]

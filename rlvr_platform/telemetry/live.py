@@ -184,7 +184,7 @@ def panel(progress: Progress) -> RenderableType:
     share = progress.step / progress.total_steps
     title = f"step {progress.step} of {progress.total_steps}"
     body = Group(_bar(share), rows, _time_bars(progress), Text(COLLAPSE_HELP, style="dim"))
-    return Panel(body, title=title, title_align="left", width=72)
+    return Panel(body, title=title, title_align="left", width=100)
 
 
 def _facts(progress: Progress) -> list[tuple[str, str]]:
@@ -199,7 +199,8 @@ def _facts(progress: Progress) -> list[tuple[str, str]]:
     ]
     facts = [(label, text(value)) for label, value, text in shown if value is not None]
     held_out = [f"{name} {percent(value)}" for name, value in progress.evaluations.items()]
-    return facts + [("held out", text) for text in held_out]
+    methods = list(progress.methods.items())
+    return facts + methods + [("held out", text) for text in held_out]
 
 
 def _time_bars(progress: Progress) -> Table:

@@ -49,12 +49,46 @@ METRICS: tuple[Metric, ...] = (
         "share",
         "Rollouts that belong to collapsed groups: the part of generation that taught nothing.",
     ),
+    Metric(
+        "acr/effective",
+        "share",
+        "What the allocator's predictor expected acr/group to be when it allocated; absent "
+        "without a predictor. Near acr/group: the predictor is to be trusted.",
+    ),
     Metric("rollouts/generated", "rollouts", "Rollouts the engines finished for this step."),
-    Metric("rollouts/trained", "rollouts", "Rollouts that carried gradient in this step."),
+    Metric(
+        "rollouts/trained",
+        "rollouts",
+        "Fresh rollouts that carried gradient, those of mixed groups. Trained, rescued, "
+        "down_sampled, dropped, pooled and invalid add up to generated.",
+    ),
+    Metric(
+        "rollouts/rescued",
+        "rollouts",
+        "Rollouts of collapsed groups that carried gradient, because AVSPO gave their group an "
+        "advantage.",
+    ),
+    Metric(
+        "rollouts/replayed",
+        "rollouts",
+        "Rollouts of earlier steps that carried gradient again; not part of generated.",
+    ),
+    Metric(
+        "rollouts/down_sampled",
+        "rollouts",
+        "Rollouts of mixed groups that PODS left out of the update.",
+    ),
     Metric(
         "rollouts/dropped",
         "rollouts",
-        "Rollouts left out because their group collapsed. They do not enter the denominator.",
+        "Rollouts left out because their group collapsed, or because the token limit cut them "
+        "under algorithm.overlong.kind=mask. They do not enter the denominator.",
+    ),
+    Metric(
+        "rollouts/pooled",
+        "rollouts",
+        "Rollouts put into the replay pool and not drawn from it in their own step; with "
+        "replay.reuse.composition=pool only.",
     ),
     Metric(
         "rollouts/invalid",
@@ -67,7 +101,8 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "tokens/wasted",
         "tokens",
-        "Sampled tokens of dropped and invalid rollouts: paid for and not learned from.",
+        "Sampled tokens of the step's own rollouts that carried no gradient in it: paid for and "
+        "not learned from.",
     ),
     Metric("verdict/correct", "rollouts", "Completions whose answer is right."),
     Metric("verdict/wrong", "rollouts", "Completions whose answer is wrong."),
@@ -132,13 +167,64 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric("allocation/min", "rollouts", "Fewest rollouts given to a prompt of the step."),
     Metric("allocation/max", "rollouts", "Most rollouts given to a prompt of the step."),
-    Metric("replay/size", "groups", "Groups in the buffer after the step took its own."),
+    Metric(
+        "allocation/fallback",
+        "flag",
+        "Is 1 when predictor or solver failed and the step's counts are uniform instead; the "
+        "reason is in events.jsonl.",
+    ),
+    Metric(
+        "allocation/predicted_mean",
+        "share",
+        "Mean success probability that the predictor gave the step's prompts, before they ran.",
+    ),
+    Metric(
+        "allocation/observed_mean",
+        "share",
+        "Mean success rate of the same prompts: what allocation/predicted_mean should be.",
+    ),
+    Metric(
+        "allocation/brier",
+        "score",
+        "Brier score of the predictor on the step's rollouts, 0 is perfect. Compare it with "
+        "allocation/brier_moving_average; above it, the embedding tells the predictor nothing.",
+    ),
+    Metric(
+        "allocation/brier_moving_average",
+        "score",
+        "Brier score of each prompt's own moving average on the same rollouts: the baseline.",
+    ),
+    Metric(
+        "avspo/threshold",
+        "share",
+        "Smoothed ACR above which this step rescued collapsed groups.",
+    ),
+    Metric("avspo/groups", "groups", "Collapsed groups that were rescued."),
+    Metric("avspo/virtual", "rewards", "Virtual rewards in the statistics of rescued groups."),
+    Metric(
+        "avspo/share",
+        "share",
+        "Rescued rows' share of the sum of |advantage| over fresh rows; at most avspo.max_share.",
+    ),
+    Metric(
+        "avspo/scale",
+        "factor",
+        "By how much the cap on the share shrank the rescued advantages; 1: not at all.",
+    ),
+    Metric("buffer/waiting", "groups", "Groups of later steps that wait in the central buffer."),
+    Metric("replay/size", "rollouts", "Rollouts stored for reuse when the step began."),
+    Metric("replay/bytes", "bytes", "Memory of the stored rollouts' groups."),
     Metric(
         "replay/age_mean",
         "versions",
-        "Mean age of the rollouts taken: version of the update minus version of birth.",
+        "Mean age of the replayed rollouts: version of the update minus version of birth. "
+        "Absent when none was replayed; fresh rollouts' age is lag/mean.",
     ),
-    Metric("replay/age_max", "versions", "Largest age of a rollout taken."),
+    Metric(
+        "replay/age_max",
+        "versions",
+        "Largest age of a replayed rollout; never above replay.reuse.max_age.",
+    ),
     Metric("sync/bytes", "bytes", "Size of the published weights."),
     Metric(
         "sync/probe_max_abs_diff",
@@ -196,6 +282,11 @@ METRICS: tuple[Metric, ...] = (
 
 PATTERNS: tuple[Metric, ...] = (
     Metric(
+        "allocation/prompts@k",
+        "prompts",
+        "Prompts of the step that got k rollouts: the histogram of the allocation.",
+    ),
+    Metric(
         "eval/SUITE/avg@k",
         "share",
         "Held-out accuracy: mean over prompts of the share of k completions that are right.",
@@ -220,11 +311,14 @@ PATTERNS: tuple[Metric, ...] = (
 )
 
 _NAMES = frozenset(metric.name for metric in METRICS)
-_EVAL = re.compile(r"eval/[A-Za-z0-9_.-]+/((avg|pass)@[1-9]\d*|length_correct|length_wrong)")
+_PATTERN = re.compile(
+    r"eval/[A-Za-z0-9_.-]+/((avg|pass)@[1-9]\d*|length_correct|length_wrong)"
+    r"|allocation/prompts@[1-9]\d*"
+)
 
 
 def is_registered(name: str) -> bool:
-    return name in _NAMES or _EVAL.fullmatch(name) is not None
+    return name in _NAMES or _PATTERN.fullmatch(name) is not None
 
 
 def check(record: Mapping[str, float]) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlvr_platform.evaluation.estimators import Estimate
+from rlvr_platform.telemetry.methods import method_facts
 
 COLLAPSE_HELP = (
     "ACR: share of groups whose rollouts all got the same reward; they teach nothing. "
@@ -34,6 +35,8 @@ class Progress:
     remaining_seconds: float | None
     evaluations: Mapping[str, float]
     """Last value of every eval/SUITE/avg@k, by "SUITE avg@k"."""
+    methods: Mapping[str, str]
+    """What each method that is on did, see `method_facts`."""
 
 
 class ProgressTracker:
@@ -57,7 +60,7 @@ class ProgressTracker:
             step=step,
             total_steps=self._total,
             reward=record.get("reward/mean"),
-            learning_share=_ratio(record, "rollouts/trained", "rollouts/generated"),
+            learning_share=_learning_share(record),
             collapse=record.get("acr/group"),
             tokens_per_second=_ratio(record, "tokens/generated", "time/step"),
             step_seconds=seconds,
@@ -65,6 +68,7 @@ class ProgressTracker:
             lag=record.get("lag/max"),
             remaining_seconds=self._pace * (self._total - step) if self._pace else None,
             evaluations=dict(self._evaluations),
+            methods=method_facts(record),
         )
 
 
@@ -95,6 +99,7 @@ def plain_line(progress: Progress) -> str:
         parts.append(f"seconds: {times}")
     if progress.lag is not None:
         parts.append(f"lag {progress.lag:.0f}")
+    parts += [f"{method}: {text}" for method, text in progress.methods.items()]
     parts += [f"{name} {percent(value)}" for name, value in progress.evaluations.items()]
     if progress.remaining_seconds is not None:
         parts.append(f"{duration(progress.remaining_seconds)} left")
@@ -156,6 +161,12 @@ def _ratio(record: Mapping[str, float], over: str, under: str) -> float | None:
     if over not in record or not record.get(under):
         return None
     return record[over] / record[under]
+
+
+def _learning_share(record: Mapping[str, float]) -> float | None:
+    rescued = record.get("rollouts/rescued", 0.0)
+    trained = {"trained": record.get("rollouts/trained", 0.0) + rescued}
+    return _ratio({**record, **trained}, "trained", "rollouts/generated")
 
 
 def _phases(record: Mapping[str, float]) -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,26 +41,32 @@ SCHEMA = pa.schema(
         ("fate", pa.string()),
     ]
 )
-"""first_version, last_version: oldest and newest weight version among the tokens, null for an
+"""step: the step that generated the rollout; with the fate REPLAYED, an earlier one than the
+file's. first_version, last_version: oldest and newest weight version among the tokens, null for an
 empty completion. reward: null exactly when there is no verdict. advantage: null where NaN."""
 
 
-def write_rollouts(
-    path: Path,
-    groups: Sequence[RolloutGroup],
-    graded: Sequence[GradedGroup],
-    advantages: Sequence[np.ndarray],
-    fates: Sequence[np.ndarray],
-) -> None:
+@dataclass(frozen=True, slots=True, eq=False)
+class Recorded:
+    """A group, or some siblings of it, with what became of them in one step."""
+
+    group: RolloutGroup
+    graded: GradedGroup
+    advantages: np.ndarray
+    """float [G], NaN where a rollout has none."""
+    fates: np.ndarray
+    """[G], values of `Fate`."""
+    siblings: np.ndarray
+    """Which siblings to write, integers."""
+
+
+def write_rollouts(path: Path, recorded: Sequence[Recorded]) -> None:
     """Write one step's rollouts to `path`, a row for each sibling, in the order given.
 
-    All sequences have one entry per group; `advantages`: float [G], NaN where a rollout has
-    none; `fates`: [G], values of `Fate`. Raises ValueError when they do not belong together,
-    InputError when the disk does not take the file.
+    Raises ValueError when the parts of a group do not belong together, InputError when the disk
+    does not take the file.
     """
-    tables = [_table(*parts) for parts in zip(groups, graded, advantages, fates, strict=True)] or [
-        SCHEMA.empty_table()
-    ]
+    tables = [_table(one).take(one.siblings) for one in recorded] or [SCHEMA.empty_table()]
     buffer = io.BytesIO()
     pq.write_table(pa.concat_tables(tables), buffer, compression="zstd")
     write_atomic(path, buffer.getvalue())
@@ -73,9 +80,9 @@ def read_rollouts(path: Path) -> pa.Table:
         raise InputError(f"cannot read {path}: {error}", "a rollouts file of a run") from None
 
 
-def _table(
-    group: RolloutGroup, graded: GradedGroup, advantages: np.ndarray, fates: np.ndarray
-) -> pa.Table:
+def _table(recorded: Recorded) -> pa.Table:
+    group, graded = recorded.group, recorded.graded
+    advantages, fates = recorded.advantages, recorded.fates
     ticket, count = group.ticket, group.size
     sizes = {count, len(graded.verdicts), len(advantages), len(fates)}
     if len(sizes) > 1 or graded.summary.group_id != ticket.group_id:

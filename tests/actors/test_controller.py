@@ -12,22 +12,29 @@ from typing import Any
 import numpy as np
 import pytest
 
-from actors.controller import Controller, Interrupted, Ports
+from actors.controller import Controller, Interrupted
+from rlvr_platform.allocation.uniform import uniform
 from rlvr_platform.config import ExperimentConfig, load_config
+from rlvr_platform.config.replay import PrioritisedReuse
 from rlvr_platform.errors import VerifierError
+from rlvr_platform.ports import Ports
 from rlvr_platform.preparation import Data
 from rlvr_platform.recorder import Recorder
 from rlvr_platform.replay.buffer import BufferState, RolloutBuffer
+from rlvr_platform.replay.experience import ExperienceReplay
+from rlvr_platform.replay.records import Draw
 from rlvr_platform.run_folder import RunFolder
 from rlvr_platform.telemetry.live import LiveView
 from rlvr_platform.training_state import TrainingState
 from rlvr_platform.types import (
+    Allocation,
     FinishedGroups,
     GradedGroup,
     GradedGroups,
     GroupSummary,
     LearnerReport,
     LoadReport,
+    Observation,
     Outcome,
     Prompt,
     Ticket,
@@ -47,12 +54,17 @@ class World:
         self.version = 0
         self.log: list[tuple[Any, ...]] = []
         self.prompts: dict[int, list[int]] = {}
-        self.lags: list[int] = []
+        self.batches: list[TrainBatch] = []
         self.outcomes = [Outcome.CORRECT, Outcome.WRONG]
         self.breaks_at: int | None = None
         self._rng = np.random.default_rng(seed)
         self._config = config
         self._buffer = RolloutBuffer(config.replay.capacity_groups)
+        reuse = config.replay.reuse
+        stored = reuse if isinstance(reuse, PrioritisedReuse) else PrioritisedReuse()
+        self._experience = ExperienceReplay(stored, config.seed)
+        self._taken: dict[int, list[GradedGroup]] = {}
+        self.observed: list[Observation] = []
         self._changed = asyncio.Condition()
 
     @property
@@ -62,7 +74,7 @@ class World:
     async def stream(
         self, tickets: Sequence[Ticket], temperature: float
     ) -> AsyncIterator[FinishedGroups]:
-        self.prompts[tickets[0].step] = [ticket.prompt.index for ticket in tickets]
+        self.prompts.setdefault(tickets[0].step, []).extend(t.prompt.index for t in tickets)
         for i in self._rng.permutation(len(tickets)):
             await asyncio.sleep(float(self._rng.uniform(0, 0.002)))
             if tickets[i].step == self.breaks_at:
@@ -74,18 +86,25 @@ class World:
         born = np.full(ticket.n, self.version, np.int32)
         finish = np.zeros(ticket.n, np.uint8)
         return GroupSummary(
-            ticket.group_id, ticket.step, ticket.prompt.index, 2, ones, ones, born, finish, 0.1
+            ticket.group_id, ticket.step, ticket.prompt.index, 2, ones, ones, born, finish, 0.1, 9
         )
 
     async def grade(self, groups: FinishedGroups) -> GradedGroups:
         sizes = [summary.size for summary in groups.summaries]
-        graded = [Verdict(o, _reward(o), "", "test", 0.0) for o in self.outcomes]
-        return GradedGroups(groups, tuple(tuple((graded * n)[:n]) for n in sizes))
+        outcomes = [self.outcomes_of(summary.group_id) for summary in groups.summaries]
+        graded = [[Verdict(o, _reward(o), "", "test", 0.0) for o in own] for own in outcomes]
+        return GradedGroups(
+            groups, tuple(tuple((own * n)[:n]) for own, n in zip(graded, sizes, strict=True))
+        )
 
-    async def expect(self, step: int, group_ids: Sequence[int]) -> None:
+    def outcomes_of(self, group_id: int) -> list[Outcome]:
+        return self.outcomes
+
+    async def expect(self, step: int, group_ids: Sequence[int], more: bool) -> None:
         async with self._changed:
             await self._changed.wait_for(lambda: not self._buffer.full)
-            self._buffer.expect(step, group_ids)
+            self._buffer.expect(step, group_ids, more)
+            self._changed.notify_all()
 
     async def insert(self, groups: GradedGroups) -> None:
         finished = groups.finished
@@ -94,22 +113,37 @@ class World:
                 self._buffer.insert(GradedGroup(*parts))
             self._changed.notify_all()
 
-    async def take(self, step: int, version: int) -> tuple[list[GradedGroup], BufferState]:
+    async def take(self, step: int) -> tuple[list[GradedGroup], BufferState]:
         async with self._changed:
             await self._changed.wait_for(lambda: self._buffer.ready(step))
-            groups = self._buffer.take(step, version)
+            groups = self._taken[step] = self._buffer.take(step)
             self._changed.notify_all()
-        self.lags += [version - int(v) for g in groups for v in g.summary.first_version]
-        return groups, self._buffer.state()
+        stored = self._experience
+        return groups, BufferState(self._buffer.size, stored.rollouts, stored.nbytes)
+
+    async def draw(self, step: int, version: int, rows: int) -> Draw:
+        self._experience.evict(version)
+        return self._experience.draw(step, version, rows)
+
+    async def keep(
+        self, step: int, advantages: Sequence[np.ndarray], priorities: Sequence[np.ndarray]
+    ) -> None:
+        for parts in zip(self._taken[step], advantages, priorities, strict=True):
+            self._experience.keep(*parts)
 
     async def release(self, step: int) -> None:
         self.log.append(("release", step))
 
-    async def allocate(self, prompts: Sequence[Prompt], budget: int) -> np.ndarray:
-        return np.full(len(prompts), budget // len(prompts))
+    async def allocate(self, prompts: Sequence[Prompt], budget: int) -> Allocation:
+        unknown = np.full(len(prompts), np.nan)
+        return Allocation(uniform(len(prompts), budget), unknown, unknown, np.nan)
+
+    async def observe(self, observation: Observation) -> None:
+        self.observed.append(observation)
 
     async def update(self, batch: TrainBatch) -> LearnerReport:
         await asyncio.sleep(0.002)
+        self.batches.append(batch)
         self.log.append(("update", batch.step, batch.version, batch.handles))
         return LearnerReport(0.0, 1.0, 0.1, 1.0, 0.0, 0.0, 0.0, 0.0, 4, 1, 1, 0.01)
 
@@ -189,8 +223,9 @@ def test_every_step_is_trained_once_in_order_within_the_lag_bound(
     trial = Trial(tmp_path / "run", settings(steps=12, **{"rollout.max_lag": max_lag}))
     trial.go()
     assert trial.world.events("update") == list(range(1, 13))
-    assert max(trial.world.lags) <= max_lag
-    assert (max(trial.world.lags) > 0) == (max_lag > 0)
+    lag = max(record["lag/max"] for record in trial.metrics()[1:])
+    assert lag <= max_lag
+    assert (lag > 0) == (max_lag > 0)
     assert [record["step"] for record in trial.metrics()] == list(range(13))
     assert trial.metrics()[-1]["version"] == 12
 

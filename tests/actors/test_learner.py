@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -210,6 +212,20 @@ def _assert_resumes(
     exported = AutoModelForCausalLM.from_pretrained(folder / "model")
     for name, parameter in exported.named_parameters():
         assert torch.equal(parameter, weights[name])
+
+
+def test_dropout_goes_on_where_the_checkpoint_left_it(
+    ray_session: None, config: ExperimentConfig, tiny_model: str, tmp_path: Path
+) -> None:
+    with_dropout = tmp_path / "model"
+    shutil.copytree(tiny_model, with_dropout)
+    settings = json.loads((with_dropout / "config.json").read_text())
+    (with_dropout / "config.json").write_text(json.dumps({**settings, "attention_dropout": 0.2}))
+    with learners(config, str(with_dropout)) as group:
+        asyncio.run(group.save(tmp_path / "checkpoint"))
+        onward = train(group, 1)
+        asyncio.run(group.load(tmp_path / "checkpoint"))
+        assert train(group, 1) == [_with_time(onward[0])]
 
 
 class _AnySeconds(float):

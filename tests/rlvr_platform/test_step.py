@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from rlvr_platform.config.algorithm import AlgorithmConfig
+from rlvr_platform.config.experiment import ExperimentConfig
 from rlvr_platform.errors import NumericalError
 from rlvr_platform.step import compose
 from rlvr_platform.types import (
@@ -17,7 +17,24 @@ from rlvr_platform.types import (
     Verdict,
 )
 
-DR_GRPO = AlgorithmConfig(advantage="dr_grpo")
+
+def settings(**sections):
+    """A legal configuration without any method, but for the sections given."""
+    return ExperimentConfig.model_validate(
+        {
+            "steps": 100,
+            "model": {"kind": "pretrained", "path": "m"},
+            "data": {"train": {"kind": "arithmetic"}},
+            "verifier": {"use": {"kind": "exact"}},
+            "rollout": {"max_new_tokens": 20},
+            "algorithm": {"advantage": "dr_grpo"},
+            **sections,
+        },
+        strict=False,
+    )
+
+
+DR_GRPO = settings()
 VERDICTS = {
     "c": Verdict(Outcome.CORRECT, 1.0, "7", "exact", 0.1),
     "w": Verdict(Outcome.WRONG, 0.0, "8", "exact", 0.1),
@@ -43,6 +60,7 @@ def graded(letters, group_id=0, aborted=(), birth=3):
         first_version=np.full(size, birth, np.int32),
         finish=finish,
         seconds=1.0,
+        nbytes=100,
     )
     handle = f"handle-{group_id}"
     return GradedGroup(summary, tuple(VERDICTS[x] for x in letters), handle)
@@ -50,7 +68,7 @@ def graded(letters, group_id=0, aborted=(), birth=3):
 
 def test_rows_point_at_the_trained_siblings_of_groups_with_signal():
     groups = [graded("cc", 0), graded("cwtw", 1), graded("ww", 2), graded("wc", 3)]
-    batch = compose(groups, step=4, version=3, algorithm=DR_GRPO).batch
+    batch = compose(groups, 4, 3, None, DR_GRPO).batch
     assert batch.handles == ("handle-1", "handle-3")
     assert batch.group.tolist() == [0, 0, 0, 1, 1]
     assert batch.sibling.tolist() == [0, 1, 3, 0, 1]
@@ -65,7 +83,7 @@ def test_rows_point_at_the_trained_siblings_of_groups_with_signal():
 
 def test_every_rollout_gets_exactly_one_fate():
     groups = [graded("ccc", 0), graded("cwt", 1), graded("ewc", 2, aborted=[2])]
-    fates = compose(groups, 4, 3, DR_GRPO).fates
+    fates = compose(groups, 4, 3, None, DR_GRPO).fates
     assert [fate.tolist() for fate in fates] == [
         [Fate.DROPPED_NO_SIGNAL] * 3,
         [Fate.TRAINED, Fate.TRAINED, Fate.INVALID],
@@ -74,37 +92,37 @@ def test_every_rollout_gets_exactly_one_fate():
 
 
 def test_no_verdict_is_not_a_zero():
-    with_errors = compose([graded("ccte")], 4, 3, DR_GRPO)
+    with_errors = compose([graded("ccte")], 4, 3, None, DR_GRPO)
     assert with_errors.batch.rows == 0, "two correct and two errors are no signal"
     assert with_errors.metrics["reward/mean"] == 1.0
-    mixed = compose([graded("cwte")], 4, 3, DR_GRPO)
+    mixed = compose([graded("cwte")], 4, 3, None, DR_GRPO)
     assert mixed.batch.advantage.tolist() == [0.5, -0.5]
 
 
 def test_a_reward_of_an_aborted_rollout_is_ignored():
-    composition = compose([graded("cwc", aborted=[2])], 4, 3, DR_GRPO)
+    composition = compose([graded("cwc", aborted=[2])], 4, 3, None, DR_GRPO)
     assert composition.batch.advantage.tolist() == [0.5, -0.5]
     assert composition.metrics["reward/mean"] == 0.5
 
 
 def test_advantages_say_what_is_trained_dropped_and_invalid():
-    scored = compose([graded("cwt"), graded("ct")], 4, 3, DR_GRPO).advantages
+    scored = compose([graded("cwt"), graded("ct")], 4, 3, None, DR_GRPO).advantages
     assert scored[0] == pytest.approx([0.5, -0.5, np.nan], nan_ok=True)
     assert scored[1] == pytest.approx([0.0, np.nan], nan_ok=True)
 
 
 @pytest.mark.parametrize("kind", ["grpo", "dr_grpo", "rloo"])
 def test_valid_siblings_alone_decide_the_advantages(kind):
-    algorithm = AlgorithmConfig(advantage=kind)
-    with_invalid = compose([graded("cwewt")], 4, 3, algorithm).batch
-    without = compose([graded("cww")], 4, 3, algorithm).batch
+    config = settings(algorithm={"advantage": kind})
+    with_invalid = compose([graded("cwewt")], 4, 3, None, config).batch
+    without = compose([graded("cww")], 4, 3, None, config).batch
     assert with_invalid.advantage.tolist() == without.advantage.tolist()
 
 
 def test_groups_without_signal_do_not_change_the_batch():
     useful = [graded("cwww", 1), graded("wc", 2)]
-    alone = compose(useful, 4, 3, DR_GRPO).batch
-    among = compose([graded("cc", 3), *useful, graded("tt", 4)], 4, 3, DR_GRPO).batch
+    alone = compose(useful, 4, 3, None, DR_GRPO).batch
+    among = compose([graded("cc", 3), *useful, graded("tt", 4)], 4, 3, None, DR_GRPO).batch
     for field in dataclasses.fields(alone):
         assert np.array_equal(getattr(alone, field.name), getattr(among, field.name)), field.name
 
@@ -116,7 +134,7 @@ def test_statistics_are_of_raw_outcomes():
         graded("ww", 2, birth=2),
         graded("te", 3, birth=3),
     ]
-    metrics = compose(groups, 4, 3, DR_GRPO).metrics
+    metrics = compose(groups, 4, 3, None, DR_GRPO).metrics
     assert metrics == pytest.approx(
         {
             "reward/mean": 5 / 9,
@@ -124,7 +142,10 @@ def test_statistics_are_of_raw_outcomes():
             "acr/rollout": 6 / 9,
             "rollouts/generated": 12,
             "rollouts/trained": 3,
+            "rollouts/rescued": 0,
+            "rollouts/down_sampled": 0,
             "rollouts/dropped": 6,
+            "rollouts/pooled": 0,
             "rollouts/invalid": 3,
             "tokens/generated": 42 + 42 + 19 + 19,
             "tokens/trained": 30,
@@ -143,7 +164,7 @@ def test_statistics_are_of_raw_outcomes():
 
 @pytest.mark.parametrize("groups", [[], [graded("tt")]])
 def test_nothing_to_train_on_is_an_empty_batch_and_no_invented_means(groups):
-    composition = compose(groups, 4, 3, DR_GRPO)
+    composition = compose(groups, 4, 3, None, DR_GRPO)
     assert composition.batch.rows == 0 and composition.batch.handles == ()
     assert "reward/mean" not in composition.metrics and "acr/group" not in composition.metrics
     assert composition.metrics["rollouts/trained"] == 0
@@ -154,12 +175,14 @@ def test_a_reward_that_is_not_finite_stops_the_step(reward):
     group = graded("cw", group_id=17)
     broken = dataclasses.replace(group.verdicts[0], reward=reward)
     with pytest.raises(NumericalError, match="group 17 has the reward"):
-        compose([dataclasses.replace(group, verdicts=(broken, group.verdicts[1]))], 4, 3, DR_GRPO)
+        compose(
+            [dataclasses.replace(group, verdicts=(broken, group.verdicts[1]))], 4, 3, None, DR_GRPO
+        )
 
 
 def test_a_group_may_be_trained_partly_and_lags_count_every_rollout():
     groups = [graded("cwt", 0, birth=1)]
-    composition = compose(groups, 4, 3, DR_GRPO)
+    composition = compose(groups, 4, 3, None, DR_GRPO)
     assert composition.metrics["lag/mean"] == 2 and composition.batch.rows == 2
 
 

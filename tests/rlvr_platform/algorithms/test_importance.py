@@ -1,9 +1,12 @@
 import math
+from functools import partial
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from rlvr_platform.algorithms.importance import behaviour_divergence, importance
+from rlvr_platform.algorithms.importance import behaviour_divergence, importance, row_mean
 from rlvr_platform.config.algorithm import MismatchConfig
 
 LOGPROBS = torch.tensor([-1.0, -0.5, -2.0, -0.1], dtype=torch.float64, requires_grad=True)
@@ -64,3 +67,64 @@ def test_behaviour_divergence_is_k3_and_its_expectation_is_the_kl():
     assert (samples >= 0).all()
     exact = (behaviour * (behaviour / old).log()).sum()
     assert (behaviour * samples).sum().item() == pytest.approx(exact.item())
+
+
+ROW = torch.tensor([7, 3, 7, 7])
+
+
+def test_pooled_by_rows_weight_and_ratio_are_geometric_means():
+    split = importance(
+        LOGPROBS, OLD, BEHAVIOUR, MismatchConfig(cap=2.0), partial(row_mean, row=ROW)
+    )
+    long, short = math.exp((0.1 - 0.5 + 0.1) / 3), math.exp(-0.1)
+    assert split.ratio.tolist() == pytest.approx([long, short, long, long])
+    assert split.weight.tolist() == pytest.approx([2.0, math.exp(0.2), 2.0, 2.0])
+    assert split.truncated.tolist() == [True, False, True, True]
+
+
+def test_a_row_whose_mean_is_below_the_cap_is_not_truncated_for_one_token():
+    old = torch.tensor([0.0, 0.0, 0.0], dtype=torch.float64)
+    behaviour = torch.tensor([-1.5, 0.3, 0.3], dtype=torch.float64)
+    pool = partial(row_mean, row=torch.zeros(3, dtype=torch.int64))
+    split = importance(old, old, behaviour, MismatchConfig(cap=2.0), pool)
+    assert split.weight.tolist() == pytest.approx([math.exp(0.3)] * 3)
+    assert not split.truncated.any()
+
+
+def test_pooled_bypass_is_the_geometric_mean_of_policy_over_behaviour():
+    mismatch = MismatchConfig(mode="bypass")
+    split = importance(LOGPROBS, OLD, OLD - 0.3, mismatch, partial(row_mean, row=ROW))
+    long, short = math.exp((0.1 - 0.5 + 0.1) / 3 + 0.3), math.exp(-0.1 + 0.3)
+    assert split.ratio.tolist() == pytest.approx([long, short, long, long])
+    assert (split.weight == 1).all()
+
+
+entries = st.lists(st.tuples(st.integers(0, 5), st.floats(-5, 5)), min_size=1, max_size=40)
+
+
+@given(entries)
+def test_row_mean_equals_a_loop_over_rows(entries):
+    row, values = (torch.tensor(column) for column in zip(*entries, strict=True))
+    values = values.double()
+    expected = [values[row == own].mean().item() for own in row]
+    assert row_mean(values, row).tolist() == pytest.approx(expected, abs=1e-12)
+
+
+@given(st.lists(st.floats(-5, 5, width=32), min_size=1, max_size=20))
+def test_row_mean_of_single_entries_is_exactly_themselves(values):
+    values = torch.tensor(values, dtype=torch.float32)
+    assert torch.equal(row_mean(values, torch.arange(len(values)) * 3), values)
+
+
+def test_row_mean_resolves_what_float32_sums_would_blur():
+    generator = torch.Generator().manual_seed(0)
+    small = 1e-4 + 0.2 * torch.randn(20_000, generator=generator)
+    got = row_mean(small, torch.zeros(len(small), dtype=torch.int64))[0].item()
+    assert got == pytest.approx(small.double().mean().item(), rel=1e-6)
+
+
+def test_no_entries_have_no_row_mean():
+    nothing = torch.zeros(0, requires_grad=True)
+    mean = row_mean(nothing, torch.zeros(0, dtype=torch.int64))
+    mean.sum().backward()
+    assert mean.shape == (0,) and mean.dtype == torch.float32

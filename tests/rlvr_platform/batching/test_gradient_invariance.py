@@ -16,12 +16,21 @@ from rlvr_platform.batching.sharding import plan_update, shard, split_minibatche
 from rlvr_platform.config.algorithm import AlgorithmConfig
 from rlvr_platform.policy import PolicyModel, model_inputs
 
-ALGORITHM = AlgorithmConfig(dual_clip=3.0)
+ALGORITHMS = [
+    AlgorithmConfig(dual_clip=3.0),
+    AlgorithmConfig(loss="gspo", clip_low=0.02, clip_high=0.02),
+    AlgorithmConfig(loss="cispo", clip_low=0.2, clip_high=0.1),
+]
 SHAPES = [(3, [2, 9, 5]), (6, [1, 4]), (2, [7, 7, 3, 12]), (4, [6])]
 
 
+@pytest.fixture(params=ALGORITHMS, ids=lambda algorithm: algorithm.loss)
+def algorithm(request):
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def policy():
+def model():
     torch.manual_seed(0)
     config = Qwen3Config(
         vocab_size=53,
@@ -38,28 +47,41 @@ def policy():
 
 
 @pytest.fixture
+def policy(model, algorithm):
+    """The model and the loss that it is trained on."""
+    return model, algorithm
+
+
+@pytest.fixture
 def batch(make_group, make_batch):
     return make_batch([make_group(i, *shape, masked=0.2) for i, shape in enumerate(SHAPES)])
 
 
-def micro_batch_loss(policy, batch):
+def token_losses(policy, batch):
+    """Columns of the batch as tensors, losses, and the KL penalty of each trained token."""
+    model, algorithm = policy
     columns = {
         field.name: torch.from_numpy(getattr(batch, field.name))
         for field in dataclasses.fields(batch)
         if field.name != "segments"
     }
-    logprobs, _ = policy(*model_inputs(batch, torch.device("cpu")))
+    logprobs, _ = model(*model_inputs(batch, torch.device("cpu")))
     # An old policy that differs from the current one, so that the clip takes part.
     old = logprobs.detach() - 0.3 * torch.sin(columns["targets"].double())
     behaviour, advantage = columns["behaviour"].double(), columns["advantage"].double()
-    losses = policy_losses(logprobs, old, behaviour, advantage, ALGORITHM)
-    penalty = kl_penalty(logprobs, old - 0.1, losses.importance, "k3")
+    losses = policy_losses(logprobs, old, behaviour, advantage, columns["row"], algorithm)
+    return columns, losses, kl_penalty(logprobs, old - 0.1, losses.importance, "k3")
+
+
+def micro_batch_loss(policy, batch):
+    columns, losses, penalty = token_losses(policy, batch)
     return (columns["weight"].double() * (losses.loss + 0.1 * penalty)).sum()
 
 
 def update(policy, shards, layout, budget):
     """Loss and flat gradient, summed over ranks and micro-batches as the learner does."""
-    policy.zero_grad()
+    model, _ = policy
+    model.zero_grad()
     total = 0.0
     for part in shards:
         rows = gather_rows(part, part.handles)
@@ -67,7 +89,7 @@ def update(policy, shards, layout, budget):
             loss = micro_batch_loss(policy, micro_batch)
             loss.backward()
             total += loss.item()
-    return total, torch.cat([p.grad.flatten().clone() for p in policy.parameters()])
+    return total, torch.cat([p.grad.flatten().clone() for p in model.parameters()])
 
 
 def one_step(batch, ranks=1, normalisation="token_mean"):
@@ -80,6 +102,16 @@ def assert_same(got, wanted):
     assert wanted[1].abs().max() > 1e-3, "the comparison must be about something"
     # The model keeps norms and rotations in float32 whatever its own precision is.
     assert (got[1] - wanted[1]).abs().max() < 1e-8
+
+
+def test_the_clip_takes_part_and_leaves_whole_rows_in_gspo(policy, batch):
+    """Otherwise the comparisons below would say nothing about it."""
+    (shard_of_all,) = one_step(batch)
+    (everything,) = micro_batches(gather_rows(shard_of_all, batch.handles), "packed", 1000)
+    _, losses, _ = token_losses(policy, everything)
+    clipped = [set(losses.clipped[everything.row == row].tolist()) for row in range(batch.rows)]
+    assert set().union(*clipped) == {True, False}
+    assert any(len(kinds) == 2 for kinds in clipped) == (policy[1].loss != "gspo")
 
 
 @pytest.mark.parametrize("normalisation", ["token_mean", "sequence_mean", "constant"])

@@ -71,6 +71,14 @@ def test_every_trained_token_appears_exactly_once_with_its_columns(build, shapes
 
 @with_fixtures
 @given(shapes, every_layout, st.integers(24, 120))
+def test_a_row_is_never_cut_over_micro_batches(build, shapes, layout, budget):
+    """A ratio of a whole completion needs all of its tokens in one place."""
+    owners = [set(batch.row.tolist()) for batch in layout(build(shapes), budget)]
+    assert sum(map(len, owners)) == len(set().union(*owners))
+
+
+@with_fixtures
+@given(shapes, every_layout, st.integers(24, 120))
 def test_the_budget_holds_padding_included(build, shapes, layout, budget):
     rows = build(shapes)
     assert all(batch.tokens.size <= budget for batch in layout(rows, budget))

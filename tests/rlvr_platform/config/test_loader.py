@@ -62,8 +62,8 @@ def test_an_unknown_key_is_refused_with_the_nearest_name(minimal):
 
 
 def test_an_unknown_key_like_nothing_lists_the_known_ones(minimal):
-    message = refusal(minimal, "allocator.zzzzzz=3")
-    assert "allocator.zzzzzz: unknown key; known keys: kind" in message
+    message = refusal(minimal, "checkpoint.zzzzzz=3")
+    assert "checkpoint.zzzzzz: unknown key; known keys: every_steps, keep_last" in message
 
 
 def test_an_unknown_key_in_a_kind_is_compared_with_that_kinds_keys(minimal):

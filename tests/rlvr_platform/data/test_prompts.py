@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from rlvr_platform.config.data import ArithmeticSource, JsonlSource, PromptFormat
+from rlvr_platform.config.data import ArithmeticSource, JsonlSource, MixtureSource, PromptFormat
 from rlvr_platform.data.prompts import load_prompts
 from rlvr_platform.errors import InputError
 from rlvr_platform.models.arithmetic import character_tokenizer
@@ -55,3 +55,19 @@ def test_text_that_the_model_cannot_read_names_its_line(tmp_path, tokenizer):
     source = JsonlSource(path=str(tmp_path / "a.jsonl"))
     with pytest.raises(InputError, match=r"a.jsonl line 1: the model's tokenizer cannot encode"):
         load_prompts(source, "a", PLAIN, tokenizer, 24)
+
+
+def test_a_mixture_keeps_names_and_numbers_its_prompts_through(source, tokenizer):
+    """Indices count every record, those left out included: they are stable under the limit."""
+    sums = ArithmeticSource(count=3)
+    found = load_prompts(
+        MixtureSource(parts={"a": source, "b": sums}), "train", PLAIN, tokenizer, 6
+    )
+    alone = load_prompts(sums, "b", PLAIN, tokenizer, 6)
+    assert [(p.source, p.index) for p in found.prompts] == [
+        ("a", 0),
+        ("a", 1),
+        ("a", 2),
+        *(("b", 4 + prompt.index) for prompt in alone.prompts),
+    ]
+    assert found.too_long == 1 + alone.too_long

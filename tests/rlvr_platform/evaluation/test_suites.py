@@ -37,7 +37,7 @@ class Answers:
             lengths = np.arange(1, ticket.n + 1, dtype=np.int32)
             zeros = np.zeros(ticket.n, np.int32)
             summary = GroupSummary(
-                ticket.group_id, 0, ticket.prompt.index, 1, lengths, lengths, zeros, zeros, 0.0
+                ticket.group_id, 0, ticket.prompt.index, 1, lengths, lengths, zeros, zeros, 0.0, 1
             )
             yield FinishedGroups((summary,), None)
 

@@ -7,10 +7,10 @@ from rlvr_platform.replay.buffer import RolloutBuffer
 from rlvr_platform.types import GradedGroup, GroupSummary
 
 
-def graded(group_id: int, step: int, version: int = 0) -> GradedGroup:
+def graded(group_id: int, step: int) -> GradedGroup:
     ones = np.ones(2, np.int32)
-    births = np.full(2, version, np.int32)
-    summary = GroupSummary(group_id, step, 0, 1, ones, ones, births, ones.astype(np.uint8), 0.0)
+    finish = ones.astype(np.uint8)
+    summary = GroupSummary(group_id, step, 0, 1, ones, ones, ones, finish, 0.0, nbytes=1)
     return GradedGroup(summary, (), handle=None)
 
 
@@ -21,7 +21,7 @@ def test_groups_leave_in_ticket_order_whatever_order_they_finished_in(order: lis
     for group_id in order:
         assert not buffer.ready(1)
         buffer.insert(graded(group_id, 1))
-    assert [g.summary.group_id for g in buffer.take(1, version=0)] == list(range(6))
+    assert [g.summary.group_id for g in buffer.take(1)] == list(range(6))
 
 
 def test_a_step_takes_only_its_own_groups() -> None:
@@ -31,18 +31,8 @@ def test_a_step_takes_only_its_own_groups() -> None:
     buffer.insert(graded(1, 2))
     assert not buffer.ready(1)
     buffer.insert(graded(0, 1))
-    assert [g.summary.group_id for g in buffer.take(1, version=0)] == [0]
+    assert [g.summary.group_id for g in buffer.take(1)] == [0]
     assert buffer.size == 1
-
-
-def test_ages_are_versions_between_birth_and_use() -> None:
-    buffer = RolloutBuffer(capacity_groups=4)
-    buffer.expect(1, [0, 1])
-    buffer.insert(graded(0, 1, version=3))
-    buffer.insert(graded(1, 1, version=5))
-    buffer.take(1, version=6)
-    state = buffer.state()
-    assert (state.size, state.age_mean, state.age_max) == (0, 2.0, 3.0)
 
 
 def test_reserved_places_count_against_the_capacity() -> None:
@@ -53,7 +43,7 @@ def test_reserved_places_count_against_the_capacity() -> None:
     assert buffer.full
     buffer.insert(graded(0, 1))
     assert buffer.full
-    buffer.take(1, version=0)
+    buffer.take(1)
     assert not buffer.full
 
 
@@ -76,4 +66,16 @@ def test_explain_names_the_groups_that_are_missing_and_for_how_long() -> None:
     now[0] = 12.0
     assert buffer.explain(1) == "1 groups are in, 1 are missing; longest: 1 (12 s)"
     with pytest.raises(ValueError, match="step 1 is not ready"):
-        buffer.take(1, version=0)
+        buffer.take(1)
+
+
+def test_a_growing_step_is_not_ready_before_it_is_said_to_be_complete() -> None:
+    buffer = RolloutBuffer(capacity_groups=4)
+    buffer.expect(1, [0], more=True)
+    buffer.insert(graded(0, 1))
+    assert not buffer.ready(1)
+    assert "dynamic sampling has not decided" in buffer.explain(1)
+    buffer.expect(1, [1], more=True)
+    buffer.insert(graded(1, 1))
+    buffer.expect(1, [], more=False)
+    assert [group.summary.group_id for group in buffer.take(1)] == [0, 1]

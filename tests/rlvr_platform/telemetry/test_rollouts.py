@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlvr_platform.errors import InputError
-from rlvr_platform.telemetry.rollouts import SCHEMA, read_rollouts, write_rollouts
+from rlvr_platform.telemetry.rollouts import SCHEMA, Recorded, read_rollouts, write_rollouts
 from rlvr_platform.types import (
     Fate,
     Finish,
@@ -48,10 +48,16 @@ def make_graded(group: RolloutGroup) -> GradedGroup:
     return GradedGroup(summarise(group, 1.0), verdicts, group)
 
 
+def whole(group, advantages, fates, graded=None):
+    everyone = np.arange(group.size)
+    return Recorded(group, graded or make_graded(group), advantages, fates, everyone)
+
+
 def write(path, groups):
     advantages = [np.linspace(-1, 1, g.size, dtype=np.float32) for g in groups]
     fates = [np.arange(g.size) % 3 for g in groups]
-    write_rollouts(path, groups, [make_graded(g) for g in groups], advantages, fates)
+    parts = zip(groups, advantages, fates, strict=True)
+    write_rollouts(path, [whole(group, advantage, fate) for group, advantage, fate in parts])
     return advantages, fates
 
 
@@ -100,8 +106,8 @@ def test_an_absent_advantage_and_an_empty_completion_are_null(tmp_path):
     group = make_group(1, [2, 2])
     graded = make_graded(group)
     empty = replace(group, offsets=np.array([0, 4, 4]))
-    advantages = [np.array([np.nan, 0.5])]
-    write_rollouts(tmp_path / "a.parquet", [empty], [graded], advantages, [np.array([2, 0])])
+    recorded = whole(empty, np.array([np.nan, 0.5]), np.array([2, 0]), graded)
+    write_rollouts(tmp_path / "a.parquet", [recorded])
     rows = read_rollouts(tmp_path / "a.parquet").to_pylist()
     assert [r["advantage"] for r in rows] == [None, 0.5]
     assert [r["tokens"] for r in rows] == [group.tokens.tolist(), []]
@@ -113,12 +119,23 @@ def test_parts_that_do_not_belong_together_are_refused_and_nothing_is_written(tm
     two = np.zeros(2)
     path = tmp_path / "a.parquet"
     with pytest.raises(ValueError, match="group 1"):
-        write_rollouts(path, [one], [make_graded(other)], [two], [two])
+        write_rollouts(path, [whole(one, two, two, make_graded(other))])
     with pytest.raises(ValueError, match="group 1"):
-        write_rollouts(path, [one], [make_graded(one)], [np.zeros(3)], [two])
-    with pytest.raises(ValueError):
-        write_rollouts(path, [one, other], [make_graded(one)], [two], [two])
+        write_rollouts(path, [whole(one, np.zeros(3), two)])
     assert not path.exists()
+
+
+def test_only_the_siblings_asked_for_are_written(tmp_path):
+    group = make_group(1, [2, 3, 4])
+    recorded = replace(
+        whole(group, np.zeros(3), np.full(3, Fate.REPLAYED)), siblings=np.array([2, 0])
+    )
+    write_rollouts(tmp_path / "a.parquet", [recorded])
+    rows = read_rollouts(tmp_path / "a.parquet").to_pylist()
+    assert [(row["sibling"], len(row["tokens"]), row["fate"]) for row in rows] == [
+        (2, 4, "REPLAYED"),
+        (0, 2, "REPLAYED"),
+    ]
 
 
 @pytest.mark.parametrize("content", [None, b"no parquet"])
