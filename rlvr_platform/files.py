@@ -12,11 +12,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import Any
+from zipfile import BadZipFile
 
 from rlvr_platform.errors import InputError
 
 CHECKSUMS = "checksums.json"
 _PARTIAL = ".partial-"
+
+NPZ_ERRORS = (OSError, ValueError, EOFError, RuntimeError, BadZipFile)
+"""What reading an .npz file raises when it is missing or damaged."""
 
 
 @contextmanager

@@ -75,9 +75,10 @@ def observe(graded: Sequence[GradedGroup], verifier: VerifierConfig) -> Observat
 
 
 def groups_with_signal(graded: GradedGroups) -> int:
-    """How many of the groups have verdicts that differ."""
-    rewards = (
-        np.array([verdict.reward for verdict in verdicts if verdict.reward is not None])
-        for verdicts in graded.verdicts
+    """How many of the groups have valid verdicts that differ."""
+    finished = graded.finished
+    groups = (
+        GradedGroup(summary, verdicts, finished.handle)
+        for summary, verdicts in zip(finished.summaries, graded.verdicts, strict=True)
     )
-    return sum(has_signal(group) for group in rewards)
+    return sum(has_signal(group.rewards[valid_rollouts(group)]) for group in groups)

@@ -295,7 +295,9 @@ def pooled(fresh: Composition, drawn: Draw) -> Composition:
     rescued = restrict(fresh.batch, trained == Fate.RESCUED)
     batch = concatenate(rescued, drawn_rows(drawn, fresh.batch.step, fresh.batch.version))
     old = ~np.isin(drawn.group_ids[drawn.group], fresh.group_ids)
+    own_tokens = batch.trained_tokens.sum() - drawn.trained_tokens[old].sum()
     metrics = fresh.metrics | _fate_metrics(fates) | _replay_metrics(batch, drawn.ages[old])
+    metrics["tokens/wasted"] = metrics["tokens/generated"] - float(own_tokens)
     return replace(fresh, batch=batch, fates=fates, metrics=metrics)
 
 

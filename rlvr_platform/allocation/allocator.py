@@ -12,6 +12,7 @@ from rlvr_platform.allocation.uniform import uniform
 from rlvr_platform.config.allocator import VipConfig
 from rlvr_platform.config.experiment import ExperimentConfig
 from rlvr_platform.errors import InputError
+from rlvr_platform.files import NPZ_ERRORS
 from rlvr_platform.types import Allocation, Observation, Prompt
 
 STATE_FILE = "predictor.npz"
@@ -88,8 +89,12 @@ class Predicting:
         try:
             with np.load(path, allow_pickle=False) as state:
                 self._vip.restore(dict(state))
-        except (OSError, ValueError) as error:
-            raise InputError(f"cannot read {path}: {error}", "an undamaged checkpoint") from None
+        except NPZ_ERRORS as error:
+            raise InputError(
+                f"cannot read {path}: {error}",
+                "the allocator's state of an undamaged checkpoint",
+                "remove that checkpoint, so that the run resumes from an older one",
+            ) from None
 
     def _rows(self, prompts: np.ndarray) -> np.ndarray:
         """int64 [B] positions among the prompts of the run, whose indices ascend."""

@@ -10,6 +10,7 @@ are treated alike, and prompts without any gain share evenly.
 from __future__ import annotations
 
 import numpy as np
+from scipy.optimize import brentq
 
 from rlvr_platform.allocation.belief import Belief
 from rlvr_platform.allocation.objectives import OBJECTIVES, ObjectiveName, VarianceObjective
@@ -120,8 +121,6 @@ def _at_equal_slope(
     objective: VarianceObjective, a: np.ndarray, total: int, lower: int, upper: int
 ) -> np.ndarray:
     """Real counts with sum `total` at which all unclipped prompts have equal slope; a > 0."""
-    from scipy.optimize import brentq
-
     if total in (lower * len(a), upper * len(a)):
         return np.full(len(a), total / len(a))
     log_a = np.log(a)

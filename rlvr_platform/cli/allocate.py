@@ -6,15 +6,15 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from pydantic import ValidationError
 
-from rlvr_platform.allocation.belief import Belief, certain
+from rlvr_platform.allocation.belief import certain
 from rlvr_platform.allocation.objectives import OBJECTIVES, ObjectiveName
-from rlvr_platform.allocation.solver import closed_form, greedy
 from rlvr_platform.config.base import Section, setting
 from rlvr_platform.errors import InputError
 
@@ -50,22 +50,24 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Allocate; raises InputError for a bad request, ConfigError for an infeasible one."""
     request = _parse(_read(args.file), args.file)
-    belief = certain(request.p)
+    belief, solve = certain(request.p), _solver(request.solver)
     started = time.perf_counter()
-    counts = _solve(belief, request)
+    counts = solve(belief, request.budget, request.min, request.max, request.objective)
     seconds = time.perf_counter() - started
     value = OBJECTIVES[request.objective].value(belief, counts)
     print(json.dumps({"n": counts.tolist(), "objective_value": value, "seconds": seconds}))
     return 0
 
 
-def _solve(belief: Belief, request: _Request) -> np.ndarray:
-    problem = (belief, request.budget, request.min, request.max, request.objective)
-    if request.solver == "cvxpy":
+def _solver(kind: str) -> Callable[..., np.ndarray]:
+    """Imports scipy, or cvxpy, which the other commands start without."""
+    if kind == "cvxpy":
         from rlvr_platform.allocation.convex import solve_convex
 
-        return solve_convex(*problem)
-    return greedy(*problem) if request.solver == "greedy" else closed_form(*problem)
+        return solve_convex
+    from rlvr_platform.allocation import solver
+
+    return solver.greedy if kind == "greedy" else solver.closed_form
 
 
 def _read(name: str) -> bytes:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from rlvr_platform.allocation.objectives import OBJECTIVES
 from rlvr_platform.config.algorithm import OverlongPenalised
 from rlvr_platform.config.avspo import Avspo
 from rlvr_platform.config.downsampling import Pods
@@ -67,10 +68,11 @@ def _allocation_rules(config: ExperimentConfig) -> Iterator[str]:
             f"step, so it must lie in allocator.min_rollouts..max_rollouts = "
             f"{vip.min_rollouts}..{vip.max_rollouts}"
         )
-    if vip.objective == "dr_grpo" and vip.min_rollouts < 3:
+    least = OBJECTIVES[vip.objective].minimum
+    if vip.min_rollouts < least:
         yield (
-            f"allocator.objective=dr_grpo needs allocator.min_rollouts of 3 or more, not "
-            f"{vip.min_rollouts}: below, one more rollout raises the gradient's variance"
+            f"allocator.objective={vip.objective} needs allocator.min_rollouts of {least} or "
+            f"more, not {vip.min_rollouts}: below, its gain is not falling with every rollout"
         )
 
 

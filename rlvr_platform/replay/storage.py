@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
 from rlvr_platform.errors import InputError
+from rlvr_platform.files import NPZ_ERRORS
 from rlvr_platform.types import (
     GradedGroup,
     Outcome,
@@ -50,7 +50,11 @@ def load_experience(
 ) -> tuple[dict[str, np.ndarray], list[tuple[GradedGroup, RolloutGroup]]]:
     """What `save_experience` wrote. Raises InputError when it cannot be read."""
     with _readable(folder), np.load(folder / STATE_FILE, allow_pickle=False) as state:
-        return dict(state), read_groups(folder)
+        restored = read_groups(folder)
+        group_ids = [group.ticket.group_id for _, group in restored]
+        if state["groups.group_id"].tolist() != group_ids:
+            raise ValueError(f"{STATE_FILE} and {COLUMNS_FILE} hold different groups")
+        return dict(state), restored
 
 
 def write_groups(
@@ -89,7 +93,7 @@ def _readable(folder: Path) -> Iterator[None]:
     """Turn whatever damaged files raise into an InputError."""
     try:
         yield
-    except (OSError, ValueError, KeyError, TypeError, IndexError, BadZipFile) as error:
+    except (*NPZ_ERRORS, KeyError, TypeError, IndexError) as error:
         raise InputError(
             f"cannot read the replay buffer in {folder}: {error}",
             "the buffer of an undamaged checkpoint",
@@ -117,7 +121,7 @@ def _groups(
     prompts = _bounds(columns["prompt_lengths"])
     if len(lines) != len(columns["sizes"]):
         raise ValueError(f"{len(lines)} lines for {len(columns['sizes'])} groups")
-    restored = []
+    restored: list[tuple[GradedGroup, RolloutGroup]] = []
     for i, line in enumerate(lines):
         own, rows = slice(tokens[i], tokens[i + 1]), slice(siblings[i], siblings[i + 1])
         prompt = columns["prompt_tokens"][prompts[i] : prompts[i + 1]]
@@ -132,6 +136,8 @@ def _groups(
             Verdict(**{**verdict, "outcome": Outcome(verdict["outcome"])})
             for verdict in line["verdicts"]
         )
+        if not len(verdicts) == len(group.texts) == group.size:
+            raise ValueError(f"line {i + 1} of {LINES_FILE} is not of a group of {group.size}")
         restored.append((GradedGroup(summarise(group, line["seconds"]), verdicts, group), group))
     return restored
 

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 _BARS = "▁▂▃▄▅▆▇█"
 
 
 def method_facts(record: Mapping[str, float]) -> dict[str, str]:
-    """By method, what the record of a step says of it; a method that is off has no entry."""
-    facts = {
-        "allocation": _allocation(record),
-        "PODS": _down_sampling(record),
-        "AVSPO": _rescue(record),
-        "replay": _replay(record),
+    """By method, what the record of a step says of it.
+
+    A method that is off, or whose numbers are not all there, has no entry.
+    """
+    methods = {
+        "allocation": _allocation,
+        "PODS": _down_sampling,
+        "AVSPO": _rescue,
+        "replay": _replay,
     }
+    facts = {name: _unless_partial(method, record) for name, method in methods.items()}
     return {name: text for name, text in facts.items() if text}
+
+
+def _unless_partial(
+    method: Callable[[Mapping[str, float]], str], record: Mapping[str, float]
+) -> str:
+    try:
+        return method(record)
+    except KeyError:
+        return ""
 
 
 def histogram(record: Mapping[str, float]) -> dict[int, int]:
@@ -32,9 +45,9 @@ def histogram(record: Mapping[str, float]) -> dict[int, int]:
 def _allocation(record: Mapping[str, float]) -> str:
     if record.get("allocation/fallback"):
         return "uniform, because predictor or solver failed (see events.jsonl)"
-    if "allocation/brier" not in record:
-        return ""
     counts = histogram(record)
+    if "allocation/brier" not in record or not counts:
+        return ""
     least, most = min(counts), max(counts)
     top = max(counts.values())
     bars = "".join(
@@ -52,7 +65,8 @@ def _down_sampling(record: Mapping[str, float]) -> str:
     left_out = record.get("rollouts/down_sampled", 0.0)
     if not left_out:
         return ""
-    return f"kept {record['rollouts/trained']:.0f} rollouts, left out {left_out:.0f}"
+    kept = sum(record[f"rollouts/{fate}"] for fate in ("trained", "rescued", "pooled"))
+    return f"kept {kept:.0f} rollouts, left out {left_out:.0f}"
 
 
 def _rescue(record: Mapping[str, float]) -> str:

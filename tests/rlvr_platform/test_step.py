@@ -4,10 +4,17 @@ import sys
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from rlvr_platform.algorithms.advantages import advantages
+from rlvr_platform.algorithms.avspo import TriggerState, initial, observe, virtual_count
+from rlvr_platform.batching.denominators import normalise
 from rlvr_platform.config.experiment import ExperimentConfig
 from rlvr_platform.errors import NumericalError
-from rlvr_platform.step import compose
+from rlvr_platform.outcomes import observe as observe_outcomes
+from rlvr_platform.replay.experience import ExperienceReplay
+from rlvr_platform.step import anchored, compose, pool_rows, pooled, replay_rows
 from rlvr_platform.types import (
     Fate,
     Finish,
@@ -35,6 +42,8 @@ def settings(**sections):
 
 
 DR_GRPO = settings()
+AVSPO = {"kind": "avspo", "ema": 0.0, "max_share": 1.0}
+VIP = {"kind": "vip"}
 VERDICTS = {
     "c": Verdict(Outcome.CORRECT, 1.0, "7", "exact", 0.1),
     "w": Verdict(Outcome.WRONG, 0.0, "8", "exact", 0.1),
@@ -44,10 +53,28 @@ VERDICTS = {
 }
 
 
-def graded(letters, group_id=0, aborted=(), birth=3):
+def pods(keep, rule="max_variance"):
+    return {"kind": "pods", "keep": keep, "rule": rule}
+
+
+def reuse(**changes):
+    return {"reuse": {"kind": "prioritised", "start_step": 1, **changes}}
+
+
+def started(config):
+    """AVSPO's state at the start of a run."""
+    return initial(config.avspo) if config.avspo.kind == "avspo" else None
+
+
+def composed(groups, config, step=4):
+    return compose(groups, step, 3, started(config), config)
+
+
+def graded(letters, group_id=0, aborted=(), birth=3, cut=()):
     """A group with one letter per sibling; sibling i has 10 + i tokens, all but one sampled."""
     size = len(letters)
     finish = np.zeros(size, np.uint8)
+    finish[list(cut)] = Finish.LENGTH
     finish[list(aborted)] = Finish.ABORT
     lengths = np.arange(10, 10 + size, dtype=np.int32)
     summary = GroupSummary(
@@ -192,3 +219,454 @@ def test_the_controller_composes_and_shards_without_torch():
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def rows_of(batch):
+    """(group's handle, sibling) of every row."""
+    pairs = zip(batch.group.tolist(), batch.sibling.tolist(), strict=True)
+    return [(batch.handles[group], sibling) for group, sibling in pairs]
+
+
+def summed_by_prompt(batch):
+    return np.bincount(batch.group, weights=batch.weight)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kept"), [([3, 8, 4], [3, 4, 4]), ([2, 16, 5], [2, 4, 4]), ([4, 4, 4], [4, 4, 4])]
+)
+def test_m_of_a_prompt_is_at_most_its_number_of_rollouts(sizes, kept):
+    groups = [graded("c" + "w" * (size - 1), i) for i, size in enumerate(sizes)]
+    composition = composed(groups, settings(downsampling=pods(4)))
+    assert np.bincount(composition.batch.group).tolist() == kept
+    assert composition.metrics["rollouts/down_sampled"] == sum(sizes) - sum(kept)
+
+
+def test_only_valid_siblings_are_down_sampled():
+    group = graded("ctewwwc", aborted=[6])
+    fates = composed([group], settings(downsampling=pods(2))).fates[0]
+    assert fates[[1, 2, 6]].tolist() == [Fate.INVALID] * 3
+    assert sorted(fates[[0, 3, 4, 5]]) == [Fate.TRAINED] * 2 + [Fate.DOWN_SAMPLED] * 2
+    assert fates[0] == Fate.TRAINED
+
+
+@pytest.mark.parametrize("kind", ["grpo", "dr_grpo", "rloo"])
+def test_loss_uses_the_subsets_advantages_and_priorities_the_whole_groups(kind):
+    config = settings(
+        algorithm={"advantage": kind}, downsampling=pods(4), replay=reuse(priority="advantage")
+    )
+    composition = composed([graded("cwwwwwwt")], config)
+    trained = composition.fates[0] == Fate.TRAINED
+    subset = advantages(np.array([1.0, 0, 0, 0]), kind, config.algorithm.std_eps)
+    whole = np.abs(advantages(np.array([1.0, 0, 0, 0, 0, 0, 0]), kind, config.algorithm.std_eps))
+    assert composition.batch.advantage.tolist() == subset.astype(np.float32).tolist()
+    assert composition.priorities[0][trained].tolist() == whole[:4].tolist()
+    assert np.isnan(composition.priorities[0][~trained]).all()
+
+
+def test_the_other_priorities_are_the_groups_deviation_and_a_constant():
+    groups = [graded("cwww"), graded("ccwwt", 1)]
+    by_std = composed(groups, settings(replay=reuse(priority="group_std"))).priorities
+    assert by_std[0] == pytest.approx([np.sqrt(3) / 4] * 4)
+    assert by_std[1] == pytest.approx([0.5] * 4 + [np.nan], nan_ok=True)
+    uniform = composed(groups, settings(replay=reuse(priority="uniform"))).priorities
+    assert uniform[0].tolist() == [1.0] * 4
+
+
+def test_rescued_rollouts_are_trained_once_and_never_stored():
+    config = settings(avspo=AVSPO, replay=reuse(ratio=1.0))
+    composition = composed([graded("wwww", 0), graded("ccc", 1), graded("cw", 2)], config)
+    assert [fate.tolist() for fate in composition.fates] == [
+        [Fate.RESCUED] * 4,
+        [Fate.RESCUED] * 3,
+        [Fate.TRAINED] * 2,
+    ]
+    assert len(set(rows_of(composition.batch))) == composition.batch.rows == 9
+    assert np.isnan(composition.priorities[0]).all() and np.isnan(composition.priorities[1]).all()
+    assert composition.storable == 2 and replay_rows(composition, config.replay.reuse) == 2
+    store = ExperienceReplay(config.replay.reuse, 0)
+    for group, scores, weights in zip(
+        [graded("wwww", 0), graded("ccc", 1), graded("cw", 2)],
+        composition.advantages,
+        composition.priorities,
+        strict=True,
+    ):
+        store.keep(group, scores, weights)
+    assert (store.rollouts, store.groups) == (2, 1)
+
+
+def test_all_wrong_is_discouraged_and_all_correct_encouraged():
+    composition = composed([graded("wwww", 0), graded("ccc", 1)], settings(avspo=AVSPO))
+    wrong, right = (composition.advantages[i] for i in range(2))
+    assert (wrong < 0).all() and (right > 0).all()
+    assert len(set(wrong)) == len(set(right)) == 1
+
+
+def test_rescue_counts_the_kept_subset():
+    collapsed = graded("wwwwwwww", 0)
+    config = settings(avspo=AVSPO, downsampling=pods(3))
+    composition = composed([collapsed], config)
+    same = composed([graded("www", 0)], settings(avspo=AVSPO))
+    assert composition.metrics["avspo/virtual"] == virtual_count(3, 1.0, config.avspo.alpha)
+    assert composition.batch.advantage.tolist() == same.batch.advantage.tolist()
+    assert sorted(composition.fates[0]) == [Fate.RESCUED] * 3 + [Fate.DOWN_SAMPLED] * 5
+    assert np.isnan(composition.advantages[0]).sum() == 5
+
+
+def test_a_group_that_lost_its_spread_to_down_sampling_did_not_collapse():
+    config = settings(avspo=AVSPO, downsampling=pods(2, "max_reward"))
+    composition = composed([graded("wwww", 0), graded("cccw", 1)], config)
+    assert composition.metrics["acr/group"] == 0.5
+    assert composition.fates[1].tolist() == [Fate.DROPPED_NO_SIGNAL] * 4
+    everything_collapsed = composed([graded("wwww", 0), graded("ccw", 1), graded("ww", 2)], config)
+    assert sorted(everything_collapsed.fates[0]) == [Fate.RESCUED] * 2 + [Fate.DOWN_SAMPLED] * 2
+    assert everything_collapsed.fates[1].tolist() == [Fate.DROPPED_NO_SIGNAL] * 3
+
+
+def test_the_trigger_decides_by_its_state_before_the_step():
+    config = settings(avspo={**AVSPO, "eta": 1.0})
+    groups = [graded("cw", 0), graded("ww", 1)]
+    before = TriggerState(tau=0.4, acr=None, reward=0.0)
+    composition = compose(groups, 4, 3, before, config)
+    assert composition.trigger == observe(before, 0.5, 0.25, config.avspo)
+    assert composition.trigger == TriggerState(tau=0.5, acr=0.5, reward=0.25)
+    assert composition.metrics["avspo/threshold"] == 0.4
+    assert composition.metrics["rollouts/rescued"] == 2
+    after = compose(groups, 5, 4, composition.trigger, config)
+    assert after.metrics["avspo/threshold"] == 0.5 and after.metrics["rollouts/rescued"] == 0
+
+
+def test_a_step_without_a_verdict_leaves_the_trigger_as_it_is():
+    config = settings(avspo=AVSPO)
+    before = TriggerState(tau=0.4, acr=0.7, reward=0.1)
+    composition = compose([graded("tt")], 4, 3, before, config)
+    assert composition.trigger == before and "avspo/threshold" not in composition.metrics
+
+
+def test_every_dropped_rollout_has_its_reason():
+    config = settings(algorithm={"overlong": {"kind": "mask"}}, downsampling=pods(2))
+    groups = [
+        graded("cccc", 0, cut=[0]),
+        graded("cw", 1, cut=[1]),
+        graded("cw", 2, cut=[0, 1]),
+        graded("cct", 3),
+    ]
+    assert [fate.tolist() for fate in composed(groups, config).fates] == [
+        [Fate.DROPPED_NO_SIGNAL] * 4,
+        [Fate.TRAINED, Fate.DROPPED_OVERLONG],
+        [Fate.DROPPED_OVERLONG] * 2,
+        [Fate.DROPPED_NO_SIGNAL, Fate.DROPPED_NO_SIGNAL, Fate.INVALID],
+    ]
+
+
+def test_a_masked_overlong_rollout_stays_in_statistics_and_leaves_loss_and_denominator():
+    masked = settings(algorithm={"overlong": {"kind": "mask"}}, replay=reuse())
+    groups = [graded("cwww", cut=[1])]
+    without, composition = composed(groups, settings(replay=reuse())), composed(groups, masked)
+    assert composition.advantages[0].tolist() == without.advantages[0].tolist()
+    assert composition.metrics["reward/mean"] == 0.25
+    assert composition.batch.sibling.tolist() == [0, 2, 3]
+    assert composition.batch.advantage.tolist() == without.batch.advantage[[0, 2, 3]].tolist()
+    tokens = 9 + 11 + 12
+    weights = normalise(composition.batch, "token_mean", 20).weight
+    assert weights.tolist() == [np.float32(1 / tokens)] * 3
+    assert composition.metrics["tokens/trained"] == tokens
+    assert np.isnan(composition.priorities[0][1]) and composition.storable == 3
+
+
+def test_a_length_penalty_gives_a_collapsed_group_no_signal():
+    config = settings(algorithm={"overlong": {"kind": "penalty", "cache": 10}})
+    composition = composed([graded("cccc", 0), graded("cccw", 1)], config)
+    assert composition.fates[0].tolist() == [Fate.DROPPED_NO_SIGNAL] * 4
+    rewards = np.array([1.0, 0.95, 0.9, -0.15])
+    assert composition.advantages[1] == pytest.approx(rewards - rewards.mean())
+    assert (composition.metrics["acr/group"], composition.metrics["reward/mean"]) == (0.5, 7 / 8)
+
+
+def test_a_rescue_sees_no_length_penalty():
+    penalised = settings(algorithm={"overlong": {"kind": "penalty", "cache": 10}}, avspo=AVSPO)
+    with_penalty = composed([graded("cccc")], penalised)
+    without = composed([graded("cccc")], settings(avspo=AVSPO))
+    assert with_penalty.batch.advantage.tolist() == without.batch.advantage.tolist() != []
+
+
+def test_reinforce_pp_normalises_over_the_fresh_rows_with_signal():
+    config = settings(algorithm={"advantage": "reinforce_pp"})
+    useful = [graded("cwww", 1), graded("wct", 2)]
+    among = [graded("cc", 3), useful[0], graded("tt", 4), useful[1]]
+    centred = np.array([0.75, -0.25, -0.25, -0.25, -0.5, 0.5])
+    expected = centred / (centred.std() + config.algorithm.std_eps)
+    for groups in (useful, among):
+        assert composed(groups, config).batch.advantage == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("letters", [("cwww", "cw", "ccwwww"), ("cwtt", "cwww", "wwww")])
+def test_every_prompt_pulls_equally_under_vip_alone(letters):
+    groups = [graded(text, i) for i, text in enumerate(letters)]
+    plain = composed(groups, DR_GRPO).batch
+    weighted = composed(groups, settings(allocator=VIP)).batch
+    assert plain.weight.tolist() == [1.0] * plain.rows
+    assert weighted.weight.mean() == pytest.approx(1.0)
+    pulls = summed_by_prompt(weighted)
+    assert pulls == pytest.approx([pulls[0]] * len(weighted.handles))
+    assert len(set(summed_by_prompt(plain))) > 1
+
+
+GROUPS = [graded("cwww", 11), graded("wwww", 12), graded("ccwt", 13)]
+OLD = [graded("ccw", 1, birth=1), graded("cwwww", 2, birth=2)]
+
+
+def replay_with(config, groups, step=3):
+    """A replay buffer that holds the `groups` of an earlier step."""
+    store = ExperienceReplay(config.replay.reuse, config.seed)
+    keep(store, groups, composed(groups, config, step))
+    return store
+
+
+def keep(store, groups, composition):
+    columns = zip(groups, composition.advantages, composition.priorities, strict=True)
+    for group, scores, weights in columns:
+        if (~np.isnan(weights)).any():
+            store.keep(group, scores, weights)
+
+
+def with_draw(config, groups=GROUPS, old=OLD, step=4):
+    """The fresh composition, and the one with replay, in the loop's order."""
+    store, settings_ = replay_with(config, old), config.replay.reuse
+    fresh = composed(groups, config, step)
+    store.evict(3)
+    if settings_.composition == "pool":
+        keep(store, groups, fresh)
+        drawn = store.draw(step, 3, pool_rows(fresh, settings_))
+        return fresh, drawn, pooled(fresh, drawn)
+    drawn = store.draw(step, 3, replay_rows(fresh, settings_))
+    return fresh, drawn, anchored(fresh, drawn)
+
+
+def test_all_fresh_rows_stay_beside_the_drawn_ones():
+    config = settings(replay=reuse(ratio=0.5))
+    fresh, drawn, composition = with_draw(config)
+    batch, count = composition.batch, fresh.batch.rows
+    assert (count, drawn.rows, batch.rows) == (7, 4, 11)
+    for name in ("sibling", "advantage", "weight", "length", "trained_tokens"):
+        assert np.array_equal(getattr(batch, name)[:count], getattr(fresh.batch, name))
+    assert rows_of(batch)[:count] == rows_of(fresh.batch)
+    drawn_rows = [(h.summary.group_id, s) for h, s in rows_of(batch)[count:]]
+    assert len(set(drawn_rows)) == 4 and {group for group, _ in drawn_rows} <= {1, 2}
+    assert batch.advantage[count:].tolist() == drawn.advantage.tolist()
+    assert batch.weight[count:].tolist() == [1.0] * 4
+    assert (batch.step, batch.version) == (4, 3)
+    assert composition.metrics["rollouts/replayed"] == 4
+    assert composition.metrics["replay/age_max"] == drawn.ages.max() <= 2
+    assert composition.metrics["tokens/trained"] == batch.trained_tokens.sum()
+    assert composition.metrics["tokens/wasted"] == fresh.metrics["tokens/wasted"]
+
+
+def test_replayed_rows_never_move_raw_measures_fates_or_advantages():
+    fresh, _, composition = with_draw(settings(replay=reuse(), avspo=AVSPO))
+    raw = [n for n in fresh.metrics if n.startswith(("reward", "acr", "verdict", "lag"))]
+    assert {n: composition.metrics[n] for n in raw} == {n: fresh.metrics[n] for n in raw}
+    assert composition.trigger == fresh.trigger
+    for name in ("fates", "advantages", "priorities"):
+        assert getattr(composition, name) is getattr(fresh, name)
+
+
+def test_the_pool_trains_on_drawn_and_rescued_rows_alone():
+    config = settings(replay=reuse(composition="pool", ratio=0.5), avspo={**AVSPO, "tau": 0.2})
+    fresh, drawn, composition = with_draw(config)
+    assert fresh.storable == 7 and drawn.rows == 10
+    keys = [
+        (handle if isinstance(handle, str) else handle.handle, sibling)
+        for handle, sibling in rows_of(composition.batch)
+    ]
+    assert len(set(keys)) == len(keys) == 4 + 10
+    assert keys[:4] == [("handle-12", i) for i in range(4)]
+    taken = {key for key in keys[4:] if key[0] in ("handle-11", "handle-13")}
+    fates = {
+        (f"handle-{group_id}", sibling): fate
+        for group_id, own in zip(composition.group_ids, composition.fates, strict=True)
+        for sibling, fate in enumerate(own)
+    }
+    assert {key for key, fate in fates.items() if fate == Fate.TRAINED} == taken
+    assert {key for key, fate in fates.items() if fate == Fate.POOLED} == {
+        key for key in rows_of(fresh.batch) if key[0] != "handle-12"
+    } - taken
+    assert fates["handle-13", 3] == Fate.INVALID
+    assert composition.metrics["rollouts/pooled"] == 7 - len(taken)
+    assert composition.metrics["rollouts/replayed"] == 10 - len(taken)
+
+
+def test_tokens_of_the_step_that_the_pool_did_not_take_are_wasted():
+    _, drawn, composition = with_draw(settings(replay=reuse(composition="pool", ratio=0.1)))
+    own = drawn.trained_tokens[np.isin(drawn.group_ids[drawn.group], [11, 13])].sum()
+    metrics = composition.metrics
+    assert 0 < own < drawn.trained_tokens.sum() == metrics["tokens/trained"]
+    assert metrics["tokens/wasted"] == metrics["tokens/generated"] - own
+
+
+def test_before_replay_starts_the_pool_is_the_fresh_rows():
+    config = settings(replay=reuse(composition="pool", start_step=5))
+    fresh, drawn, composition = with_draw(config)
+    assert drawn.rows == 0 and composition is fresh
+
+
+letters = st.text("ccwwnte", min_size=1, max_size=8)
+some_groups = st.lists(st.tuples(letters, st.randoms(use_true_random=False)), max_size=7)
+
+
+def realised(drawn, first=0):
+    """Groups of the drawn letters, some siblings aborted or cut, some born earlier."""
+    return [
+        graded(
+            text,
+            first + i,
+            aborted=[s for s in range(len(text)) if chance.random() < 0.1],
+            birth=chance.randint(0, 3),
+            cut=[s for s in range(len(text)) if chance.random() < 0.2],
+        )
+        for i, (text, chance) in enumerate(drawn)
+    ]
+
+
+@st.composite
+def all_methods(draw):
+    """Configurations of every method, alone and together."""
+    rescuing = draw(st.booleans())
+    kinds = ["grpo", "dr_grpo", "rloo"] + ([] if rescuing else ["reinforce_pp"])
+    overlong = [{"kind": "none"}, {"kind": "mask"}, {"kind": "penalty", "cache": 8}]
+    rules = st.sampled_from(["max_variance", "random", "max_reward", "percentile"])
+    down_sampling = st.builds(pods, st.integers(2, 6), rules)
+    trigger = st.sampled_from([0.1, 0.5, 0.9])
+    rescue = st.builds(
+        lambda tau, share: {**AVSPO, "tau": tau, "max_share": share},
+        trigger,
+        st.sampled_from([0.25, 1.0]),
+    )
+    replay = st.builds(
+        lambda ratio, composition, priority: reuse(
+            ratio=ratio, composition=composition, priority=priority
+        ),
+        st.sampled_from([0.2, 1.0, 3.0]),
+        st.sampled_from(["anchored", "pool"]),
+        st.sampled_from(["advantage", "group_std", "uniform"]),
+    )
+    return settings(
+        seed=draw(st.integers(0, 9)),
+        algorithm={
+            "advantage": draw(st.sampled_from(kinds)),
+            "overlong": draw(st.sampled_from(overlong)),
+        },
+        downsampling=draw(st.just({"kind": "none"}) | down_sampling),
+        avspo=draw(rescue) if rescuing else {"kind": "none"},
+        allocator=draw(st.sampled_from([{"kind": "uniform"}, VIP])),
+        replay=draw(replay),
+    )
+
+
+@given(all_methods(), some_groups)
+def test_raw_measures_are_those_of_plain_grpo_whatever_the_methods(config, drawn):
+    groups = realised(drawn)
+    plain, methods = composed(groups, DR_GRPO), composed(groups, config)
+    for name in plain.metrics:
+        if name.startswith(("reward", "acr", "verdict", "lag", "tokens/generated")):
+            assert methods.metrics[name] == plain.metrics[name], name
+    if methods.trigger is not None and "acr/group" in plain.metrics:
+        means = [g.rewards[f != Fate.INVALID] for g, f in zip(groups, plain.fates, strict=True)]
+        per_prompt = np.mean([own.mean() for own in means if len(own)])
+        assert methods.trigger.reward == pytest.approx(per_prompt)
+        assert methods.trigger.acr == plain.metrics["acr/group"]
+
+
+@given(all_methods(), some_groups)
+def test_what_the_predictor_observes_is_raw(config, drawn):
+    groups = realised(drawn)
+    fates = composed(groups, config).fates
+    observation = observe_outcomes(groups, config.verifier)
+    valid = [fate != Fate.INVALID for fate in fates]
+    assert observation.counts.tolist() == [own.sum() for own in valid]
+    assert observation.successes.tolist() == [
+        group.rewards[own].sum() for group, own in zip(groups, valid, strict=True)
+    ]
+
+
+@given(all_methods(), some_groups, some_groups)
+def test_every_rollout_is_accounted_for_whatever_the_methods(config, drawn, drawn_before):
+    groups, old = realised(drawn, first=100), realised(drawn_before)
+    fresh, replayed, final = with_draw(config, groups, old)
+    for composition in (fresh, final):
+        metrics, fates = composition.metrics, composition.fates
+        assert [len(fate) for fate in fates] == [g.summary.size for g in groups]
+        ends = ("trained", "rescued", "down_sampled", "dropped", "pooled", "invalid")
+        assert sum(metrics[f"rollouts/{end}"] for end in ends) == metrics["rollouts/generated"]
+        assert metrics["rollouts/generated"] == sum(g.summary.size for g in groups)
+        learned = metrics["rollouts/trained"] + metrics["rollouts/rescued"]
+        assert composition.batch.rows == learned + metrics.get("rollouts/replayed", 0)
+        assert metrics["tokens/trained"] == composition.batch.trained_tokens.sum()
+        assert metrics["tokens/wasted"] >= 0
+        assert all(np.isfinite(value) for value in metrics.values())
+        assert np.isfinite(composition.batch.advantage).all()
+    if final is not fresh:
+        assert final.metrics["rollouts/replayed"] <= replayed.rows
+
+
+@given(all_methods(), some_groups)
+def test_rows_and_fates_tell_the_same_story(config, drawn):
+    groups = realised(drawn)
+    composition = composed(groups, config)
+    told = [
+        (group.handle, sibling)
+        for group, fate in zip(groups, composition.fates, strict=True)
+        for sibling in np.flatnonzero(np.isin(fate, [Fate.TRAINED, Fate.RESCUED])).tolist()
+    ]
+    assert rows_of(composition.batch) == told
+    for group, fate, weights in zip(groups, composition.fates, composition.priorities, strict=True):
+        raw = group.rewards[fate != Fate.INVALID]
+        mixed = len(set(raw)) > 1
+        assert mixed or Fate.TRAINED not in fate
+        assert not mixed or Fate.RESCUED not in fate
+        assert np.array_equal(~np.isnan(weights), fate == Fate.TRAINED)
+        assert config.downsampling.kind == "pods" or Fate.DOWN_SAMPLED not in fate
+        assert (fate[group.summary.finish == Finish.ABORT] == Fate.INVALID).all()
+
+
+@given(all_methods(), some_groups)
+def test_a_groups_selection_does_not_depend_on_the_rest_of_the_batch(config, drawn):
+    """Only what is about the whole batch, the rescue and its share, may."""
+    groups = realised(drawn)
+    alone = settings(**{**config.model_dump(), "avspo": {"kind": "none"}})
+    if alone.algorithm.advantage == "reinforce_pp":
+        return
+    together = composed(groups, alone)
+    for group, fate, scores in zip(groups, together.fates, together.advantages, strict=True):
+        single = composed([group], alone)
+        assert single.fates[0].tolist() == fate.tolist()
+        assert np.array_equal(single.advantages[0], scores, equal_nan=True)
+
+
+@given(all_methods(), some_groups)
+def test_rescued_rows_keep_their_share(config, drawn):
+    composition = composed(realised(drawn), config)
+    if config.avspo.kind == "none" or config.algorithm.overlong.kind == "mask":
+        return
+    by_fate = {
+        wanted: sum(
+            np.abs(scores[fate == wanted]).sum()
+            for scores, fate in zip(composition.advantages, composition.fates, strict=True)
+        )
+        for wanted in (Fate.TRAINED, Fate.RESCUED)
+    }
+    total = sum(by_fate.values())
+    if total:
+        share = by_fate[Fate.RESCUED] / total
+        assert share <= config.avspo.max_share + 1e-12
+        assert share == pytest.approx(composition.metrics["avspo/share"])
+
+
+@pytest.mark.parametrize("text", ["t", "te", "c", "ww", "cc"])
+def test_nothing_to_train_on_draws_nothing_and_has_no_rows(text):
+    config = settings(
+        downsampling=pods(2), avspo={**AVSPO, "max_share": 0.25}, allocator=VIP, replay=reuse()
+    )
+    fresh, drawn, composition = with_draw(config, [graded(text, 20)])
+    assert fresh.batch.rows == drawn.rows == composition.batch.rows == 0
+    assert composition.batch.handles == ()
+    assert composition.metrics["rollouts/generated"] == len(text)

@@ -31,7 +31,7 @@ def random_problem(rng, name, prompts, lower=None):
 
 @pytest.mark.parametrize("name", ["dr_grpo", "rloo"])
 @pytest.mark.parametrize("lower", [3, None])
-def test_bisection_reaches_the_same_continuous_optimum(name, lower):
+def test_the_multiplier_reaches_the_same_continuous_optimum(name, lower):
     rng = np.random.default_rng(3)
     for _ in range(20):
         problem = random_problem(rng, name, 64, lower)
