@@ -50,6 +50,7 @@ from rlvr_platform.types import (
     FinishedGroups,
     GradedGroup,
     LoadReport,
+    Observation,
     Ticket,
     TrainBatch,
     WeightSnapshot,
@@ -81,6 +82,7 @@ class Controller:
         self._version = state.version
         self._trigger = starting_trigger(config.avspo, state.trigger)
         self._clock = StepClock(state.step)
+        self._observed = StepClock(state.step)
         self._sampler = data.sampler(config)
         self._sampler.restore(state.sampler)
         self._positions = {state.step + 1: state.sampler}
@@ -121,16 +123,22 @@ class Controller:
             raise _first(errors) from None
 
     async def _generate(self, streams: asyncio.TaskGroup) -> None:
-        """Reserve and start each step's groups as soon as the lag bound allows."""
+        """Reserve and start each step's groups as soon as the lag bound allows.
+
+        What the allocator must know is known before the update: it decides while learners work.
+        """
         rollout = self._config.rollout
         for step in range(self.step + 1, self._config.steps + 1):
-            await self._clock.reach(step - 1 - rollout.max_lag)
+            before = step - 1 - rollout.max_lag
+            await self._observed.reach(before)
             self._positions[step] = self._sampler.state()
             if rollout.sampling_rounds > 1:
+                await self._clock.reach(before)
                 streams.create_task(self._sample_dynamically(step))
             else:
                 first = first_ticket(step, rollout)
                 reserved = await self._reserve(step, first, rollout.prompts_per_step, more=False)
+                await self._clock.reach(before)
                 streams.create_task(self._roll_out(reserved))
 
     async def _sample_dynamically(self, step: int) -> None:
@@ -187,7 +195,7 @@ class Controller:
             composition = await self._with_replay(step, fresh)
             observation = observe(groups, self._config.verifier)
             update, _ = await asyncio.gather(
-                self._update(composition.batch), self._ports.allocator.observe(observation)
+                self._update(composition.batch), self._observe(step, observation)
             )
             self._trigger = composition.trigger
             await self._record_rollouts(step, composition)
@@ -211,6 +219,10 @@ class Controller:
         drawn = await buffer.draw(step, self._version, replay_rows(fresh, reuse))
         await buffer.keep(step, fresh.advantages, fresh.priorities)
         return anchored(fresh, drawn)
+
+    async def _observe(self, step: int, observation: Observation) -> None:
+        await self._ports.allocator.observe(observation)
+        await self._observed.advance(step)
 
     async def _require_verdicts(
         self, step: int, groups: Sequence[GradedGroup], composition: Composition

@@ -57,6 +57,17 @@ class RankReport:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Published:
+    """What one rank made available."""
+
+    handle: Any
+    nbytes: int
+    probe_tokens: np.ndarray
+    """int32 [P], the same on every rank."""
+    seconds: float
+
+
 @ray.remote
 class LearnerActor:
     """One rank. Every method but `address` is collective: all ranks are called together."""
@@ -127,13 +138,15 @@ class LearnerActor:
             return None
         return score_frozen(self._reference, minibatch, self._engine.device)
 
-    def publish(self, version: int) -> WeightSnapshot:
-        """Make the weights available, with the probe that proves their arrival."""
+    def publish(self) -> Published:
+        """Make the weights available."""
         began = time.perf_counter()
         handle, size = self._publisher.publish(self._tensors())
-        logprobs = self._engine.probe(self._probe)
-        seconds = time.perf_counter() - began
-        return WeightSnapshot(version, (handle,), size, self._probe, logprobs, seconds)
+        return Published(handle, size, self._probe, time.perf_counter() - began)
+
+    def probe(self) -> np.ndarray:
+        """float32 [P-1]: log-probabilities of the probe, to prove the weights' arrival by."""
+        return self._engine.probe(self._probe)
 
     def send(self) -> None:
         """Take part while the engines load, where the transport needs it."""
@@ -227,17 +240,24 @@ class RemoteLearners:
 
     async def publish(self, version: int) -> WeightSnapshot:
         """Make the weights available under `version`, with their probe."""
-        calls = asyncio.gather(*(rank.publish.remote(version) for rank in self._ranks))
+        calls = asyncio.gather(*(rank.publish.remote() for rank in self._ranks))
+        # Collective, so every rank is asked; they answer while the engines load.
+        probes = [rank.probe.remote() for rank in self._ranks]
         limit = self._config.sync.timeout_s
         ranks = await within(calls, limit, "the learners publishing", "raise sync.timeout_s")
-        return dataclasses.replace(
-            ranks[0],
-            handles=tuple(handle for rank in ranks for handle in rank.handles),
+        return WeightSnapshot(
+            version=version,
+            handles=tuple(rank.handle for rank in ranks),
+            nbytes=ranks[0].nbytes,
+            probe_tokens=ranks[0].probe_tokens,
+            probe_logprobs=probes[0],
             seconds=max(rank.seconds for rank in ranks),
         )
 
     async def send(self) -> None:
         """Take part while the engines load, where the transport needs it."""
+        if self._config.sync.transport != "nccl":
+            return
         calls = asyncio.gather(*(rank.send.remote() for rank in self._ranks))
         await within(calls, self._config.sync.timeout_s, "the learners sending", "")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from actors.deadlines import within
 from actors.engine import Engine
 from rlvr_platform.config.experiment import ExperimentConfig
 from rlvr_platform.errors import SyncError
@@ -22,7 +23,9 @@ async def prove(engine: Engine, snapshot: WeightSnapshot, config: ExperimentConf
             f"version {snapshot.version}",
         )
     answer = await engine.logprobs(snapshot.probe_tokens)
-    difference = np.abs(answer - snapshot.probe_logprobs)
+    limit_s, who = config.sync.timeout_s, "the learner's probe"
+    expected = await within(snapshot.probe_logprobs, limit_s, who, "see the learners' logs")
+    difference = np.abs(answer - expected)
     worst, limit = float(difference.max()), config.probe_tolerance
     if not worst <= limit:  # also true for NaN
         where = int(difference.argmax()) + 1

@@ -111,7 +111,7 @@ def buffer_metrics(state: BufferState) -> dict[str, float]:
 
 def with_overhead(record: Mapping[str, float]) -> dict[str, float]:
     """Add what is left of the step once the work inside the actors is taken off."""
-    work = ("generate", "verify", "allocate", "learn", "sync")
+    work = ("generate", "verify", "learn", "sync")
     inside = sum(record.get(f"time/{phase}", 0.0) for phase in work)
     return {**record, "time/overhead": max(0.0, record["time/step"] - inside)}
 

@@ -350,10 +350,11 @@ class WeightSnapshot:
     nbytes: int
     probe_tokens: np.ndarray
     """int32 [P], the probe prompt."""
-    probe_logprobs: np.ndarray
-    """float32 [P-1], the learner's log-probabilities of tokens 1..P-1."""
+    probe_logprobs: Any
+    """Awaitable float32 [P-1], the learner's log-probabilities of tokens 1..P-1: it works them
+    out while the engines load."""
     seconds: float
-    """Wall time inside the slowest learner rank."""
+    """Wall time of the publication inside the slowest learner rank."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -249,7 +249,11 @@ METRICS: tuple[Metric, ...] = (
         "seconds",
         "What the verifier processes spent on the step's rollouts, divided by their number.",
     ),
-    Metric("time/allocate", "seconds", "Deciding how many rollouts each prompt gets."),
+    Metric(
+        "time/allocate",
+        "seconds",
+        "Deciding how many rollouts each prompt gets; beside the update, not on top of it.",
+    ),
     Metric("time/learn", "seconds", "The update inside the slowest learner rank."),
     Metric(
         "time/sync",
@@ -259,8 +263,8 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "time/overhead",
         "seconds",
-        "The step less generate, verify, allocate, learn and sync, all measured inside the "
-        "actors: calls, copies, records. At least 0; says nothing when max_lag is above 0, "
+        "The step less generate, verify, learn and sync, all measured inside the actors: calls, "
+        "copies, records. At least 0; says nothing when max_lag is above 0, "
         "since the phases overlap.",
     ),
     Metric(

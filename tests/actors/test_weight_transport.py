@@ -37,7 +37,7 @@ def snapshot(model: Any, version: int) -> WeightSnapshot:
     with torch.no_grad():
         logprobs = model(ids[None]).logits[0, :-1].log_softmax(-1)
     chosen = logprobs.gather(-1, ids[1:, None]).squeeze(-1).numpy()
-    return WeightSnapshot(version, (handle,), size, PROBE, chosen, 0.0)
+    return WeightSnapshot(version, (handle,), size, PROBE, ray.put(chosen), 0.0)
 
 
 def load(worker: Any, published: WeightSnapshot) -> float:

@@ -25,7 +25,7 @@ from rlvr_platform.types import (
 )
 
 
-def settings(**sections):
+def settings(algorithm=(), **sections):
     """A legal configuration without any method, but for the sections given."""
     return ExperimentConfig.model_validate(
         {
@@ -34,7 +34,7 @@ def settings(**sections):
             "data": {"train": {"kind": "arithmetic"}},
             "verifier": {"use": {"kind": "exact"}},
             "rollout": {"max_new_tokens": 20},
-            "algorithm": {"advantage": "dr_grpo"},
+            "algorithm": {"advantage": "dr_grpo", **dict(algorithm)},
             **sections,
         },
         strict=False,
@@ -274,7 +274,8 @@ def test_the_other_priorities_are_the_groups_deviation_and_a_constant():
 
 def test_rescued_rollouts_are_trained_once_and_never_stored():
     config = settings(avspo=AVSPO, replay=reuse(ratio=1.0))
-    composition = composed([graded("wwww", 0), graded("ccc", 1), graded("cw", 2)], config)
+    groups = [graded("wwww", 0), graded("ccc", 1), graded("cw", 2)]
+    composition = composed(groups, config)
     assert [fate.tolist() for fate in composition.fates] == [
         [Fate.RESCUED] * 4,
         [Fate.RESCUED] * 3,
@@ -283,14 +284,7 @@ def test_rescued_rollouts_are_trained_once_and_never_stored():
     assert len(set(rows_of(composition.batch))) == composition.batch.rows == 9
     assert np.isnan(composition.priorities[0]).all() and np.isnan(composition.priorities[1]).all()
     assert composition.storable == 2 and replay_rows(composition, config.replay.reuse) == 2
-    store = ExperienceReplay(config.replay.reuse, 0)
-    for group, scores, weights in zip(
-        [graded("wwww", 0), graded("ccc", 1), graded("cw", 2)],
-        composition.advantages,
-        composition.priorities,
-        strict=True,
-    ):
-        store.keep(group, scores, weights)
+    store = replay_with(config, groups)
     assert (store.rollouts, store.groups) == (2, 1)
 
 
@@ -382,6 +376,14 @@ def test_a_length_penalty_gives_a_collapsed_group_no_signal():
     assert (composition.metrics["acr/group"], composition.metrics["reward/mean"]) == (0.5, 7 / 8)
 
 
+@pytest.mark.parametrize("group_id", range(6))
+def test_down_sampling_sees_the_rewards_that_are_trained_on(group_id):
+    """Of equally right rollouts the penalty makes the shortest the best."""
+    penalty = {"overlong": {"kind": "penalty", "cache": 10}}
+    config = settings(algorithm=penalty, downsampling=pods(2))
+    assert composed([graded("cccw", group_id)], config).batch.sibling.tolist() == [0, 3]
+
+
 def test_a_rescue_sees_no_length_penalty():
     penalised = settings(algorithm={"overlong": {"kind": "penalty", "cache": 10}}, avspo=AVSPO)
     with_penalty = composed([graded("cccc")], penalised)
@@ -425,8 +427,7 @@ def replay_with(config, groups, step=3):
 def keep(store, groups, composition):
     columns = zip(groups, composition.advantages, composition.priorities, strict=True)
     for group, scores, weights in columns:
-        if (~np.isnan(weights)).any():
-            store.keep(group, scores, weights)
+        store.keep(group, scores, weights)
 
 
 def with_draw(config, groups=GROUPS, old=OLD, step=4):
@@ -473,12 +474,12 @@ def test_replayed_rows_never_move_raw_measures_fates_or_advantages():
 def test_the_pool_trains_on_drawn_and_rescued_rows_alone():
     config = settings(replay=reuse(composition="pool", ratio=0.5), avspo={**AVSPO, "tau": 0.2})
     fresh, drawn, composition = with_draw(config)
-    assert fresh.storable == 7 and drawn.rows == 10
+    assert fresh.storable == 7 and drawn.rows == 7 + 4
     keys = [
         (handle if isinstance(handle, str) else handle.handle, sibling)
         for handle, sibling in rows_of(composition.batch)
     ]
-    assert len(set(keys)) == len(keys) == 4 + 10
+    assert len(set(keys)) == len(keys) == 4 + 11
     assert keys[:4] == [("handle-12", i) for i in range(4)]
     taken = {key for key in keys[4:] if key[0] in ("handle-11", "handle-13")}
     fates = {
@@ -492,7 +493,7 @@ def test_the_pool_trains_on_drawn_and_rescued_rows_alone():
     } - taken
     assert fates["handle-13", 3] == Fate.INVALID
     assert composition.metrics["rollouts/pooled"] == 7 - len(taken)
-    assert composition.metrics["rollouts/replayed"] == 10 - len(taken)
+    assert composition.metrics["rollouts/replayed"] == 11 - len(taken)
 
 
 def test_tokens_of_the_step_that_the_pool_did_not_take_are_wasted():

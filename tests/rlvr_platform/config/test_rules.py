@@ -55,9 +55,11 @@ BROKEN = {
 
 AT_THE_LIMIT = [
     ("rollout.max_lag=1", "replay.capacity_groups=32"),
+    ("rollout.sampling_rounds=2", "replay.capacity_groups=32"),
     ("rollout.workers=16",),
     ("learner.tokens_per_micro_batch=200",),
     ("learner.minibatches=64", "learner.ranks=2"),
+    ("learner.minibatches=64", "downsampling={kind: pods, keep: 4}"),
     ("learner.zero_stage=0", "learner.dtype=float32"),
     ("evaluation.suites=[{name: s, source: {kind: arithmetic}, temperature: 0.0}]",),
     ("evaluation.suites=[{name: s, source: {kind: arithmetic}, temperature: 0.1, samples: 2}]",),
@@ -95,6 +97,19 @@ def test_a_broken_rule_is_reported_alone_and_in_its_words(message):
 @pytest.mark.parametrize("overrides", AT_THE_LIMIT, ids=" ".join)
 def test_just_inside_the_limit_is_legal(overrides):
     assert violations(*overrides) == []
+
+
+@pytest.mark.parametrize(
+    ("message", "overrides"),
+    [
+        ("capacity_groups=31", ("rollout.sampling_rounds=2", "replay.capacity_groups=31")),
+        ("has 64 rows", ("learner.minibatches=65", "downsampling={kind: pods, keep: 4}")),
+    ],
+)
+def test_a_method_moves_the_limit_of_a_rule(message, overrides):
+    found = violations(*overrides)
+    assert len(found) == 1
+    assert message in found[0]
 
 
 def test_every_rule_has_a_case_here():
