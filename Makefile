@@ -2,14 +2,14 @@
 PY := .venv/bin/python
 export GPU VLLM_CPU_WHEEL TORCH_INDEX_URL PYTHON
 
-.PHONY: help setup train test check bench docs clean
+.PHONY: help setup train test check bench bench-methods docs clean
 
 help:
 	@echo "make setup        the environment in .venv; GPU=1 for CUDA"
 	@echo "make train        the main job on this machine; ARGS='steps=20 rollout.workers=2'"
 	@echo "make test         all tests; ARGS='-m \"not slow\"'"
 	@echo "make check        lint, format, types, import contracts"
-	@echo "make bench        benchmarks against peers"
+	@echo "make bench        benchmarks: the methods' decisions, and a training step against TRL's"
 	@echo "make docs         docs/configuration.md and docs/metrics.md from the code"
 	@echo "make clean        caches and build leftovers; .venv and runs/ stay"
 
@@ -28,8 +28,11 @@ check: setup
 	.venv/bin/mypy
 	.venv/bin/lint-imports
 
-bench: setup
+bench: setup bench-methods
 	$(PY) tests/benchmarks/run.py $(ARGS)
+
+bench-methods: setup
+	$(PY) tests/benchmarks/methods.py
 
 docs: setup
 	$(PY) -m rlvr_platform.config.docs docs/configuration.md
