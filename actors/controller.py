@@ -88,7 +88,7 @@ class Controller:
         self._positions = {state.step + 1: state.sampler}
         self._saved_step = state.step
         self._engines = BusyClock()
-        self._allocations: dict[int, TimedAllocation] = {}
+        self._allocations: dict[int, list[TimedAllocation]] = {}
         self._recording: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
 
@@ -160,7 +160,8 @@ class Controller:
         with timer.phase("allocate"):
             budget = count * self._config.rollout.rollouts_per_prompt
             allocation = await self._ports.allocator.allocate(prompts, budget)
-        self._allocations[step] = TimedAllocation(allocation, timer.seconds["allocate"])
+        timed = TimedAllocation(allocation, timer.seconds["allocate"])
+        self._allocations.setdefault(step, []).append(timed)
         if allocation.fallback:
             self._recorder.event("allocation_fallback", step=step, reason=allocation.fallback)
         reserved = tickets(first, step, prompts, allocation.counts, self._config.seed)

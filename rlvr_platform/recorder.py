@@ -76,14 +76,18 @@ def group_metrics(groups: Sequence[GradedGroup], pool_workers: int) -> dict[str,
     }
 
 
-def allocation_metrics(timed: TimedAllocation, observed: Observation) -> dict[str, float]:
+def allocation_metrics(
+    rounds: Sequence[TimedAllocation], observed: Observation
+) -> dict[str, float]:
     """How many rollouts prompts got, and how well their success was predicted.
 
-    The predictions were made before the step's outcomes were known, whatever the lag.
+    A step has one round, or several under dynamic sampling, which goes without predictions. The
+    predictions were made before the step's outcomes were known, whatever the lag.
     """
-    counts, made = timed.allocation.counts, timed.allocation
+    counts = np.concatenate([timed.allocation.counts for timed in rounds])
+    made = rounds[0].allocation
     metrics = {
-        "time/allocate": timed.seconds,
+        "time/allocate": sum(timed.seconds for timed in rounds),
         "allocation/min": float(counts.min()),
         "allocation/max": float(counts.max()),
         **{f"allocation/prompts@{n}": float(k) for n, k in Counter(counts.tolist()).items()},
@@ -91,7 +95,7 @@ def allocation_metrics(timed: TimedAllocation, observed: Observation) -> dict[st
     if np.isnan(made.predicted).any():
         return metrics
     outcomes = observed.successes, observed.counts
-    return metrics | {
+    judged = {
         "allocation/fallback": float(bool(made.fallback)),
         "allocation/predicted_mean": float(made.predicted.mean()),
         "allocation/observed_mean": observed.success_rate,
@@ -99,6 +103,8 @@ def allocation_metrics(timed: TimedAllocation, observed: Observation) -> dict[st
         "allocation/brier_moving_average": brier(made.baseline, *outcomes),
         "acr/effective": made.expected_collapse,
     }
+    # A step without any verdict judges no prediction.
+    return metrics | {name: value for name, value in judged.items() if np.isfinite(value)}
 
 
 def buffer_metrics(state: BufferState) -> dict[str, float]:

@@ -36,6 +36,7 @@ from rlvr_platform.batching.assembly import (
     restrict,
 )
 from rlvr_platform.config.algorithm import AlgorithmConfig
+from rlvr_platform.config.allocator import VipConfig
 from rlvr_platform.config.avspo import Avspo
 from rlvr_platform.config.downsampling import Pods
 from rlvr_platform.config.experiment import ExperimentConfig
@@ -59,7 +60,8 @@ class Composition:
     """float64 [G] per fresh group; 0 where there is no signal, NaN for invalid rollouts and for
     those left out by down-sampling."""
     priorities: tuple[np.ndarray, ...]
-    """float64 [G] per fresh group, what replay draws by; NaN for rollouts it does not store."""
+    """float64 [G] per fresh group, what replay draws by; NaN for rollouts it does not store.
+    Empty without replay."""
     group_ids: np.ndarray
     """int64 [B], of the fresh groups."""
     trigger: TriggerState | None
@@ -86,21 +88,18 @@ def compose(
     """
     valid = [valid_rollouts(group) for group in graded]
     raw = measure(graded, valid, version)
-    groups = [
-        _Group(graded_, ok, has_signal(graded_.rewards[ok]), _shaped(graded_, config))
-        for graded_, ok in zip(graded, valid, strict=True)
-    ]
+    groups = [_group(group, ok, config) for group, ok in zip(graded, valid, strict=True)]
     chosen = select(groups, config)
     scored = group_advantages(groups, chosen, config.algorithm)
     rescued = _rescue(groups, chosen, scored, raw, step, trigger, config)
     if rescued is not None:
         scored = _with_rescued(scored, chosen, rescued.advantage)
     fates = [
-        group_fates(group, mask, own, config)
+        group_fates(group, mask, own)
         for group, mask, own in zip(groups, chosen, scored, strict=True)
     ]
     batch = fresh_rows(graded, [np.isin(f, TRAINED) for f in fates], scored, step, version)
-    if config.allocator.kind == "vip":
+    if isinstance(config.allocator, VipConfig):
         batch = equal_prompts(batch)
     return Composition(
         batch=batch,
@@ -124,11 +123,19 @@ class _Group:
     """Whether the raw rewards of the valid siblings differ: the group did not collapse."""
     rewards: np.ndarray
     """float64, rewards as advantages see them, after `algorithm.overlong`; NaN without verdict."""
+    masked: np.ndarray
+    """bool: leaves the loss, and only the loss, under `algorithm.overlong`."""
 
 
-def _shaped(group: GradedGroup, config: ExperimentConfig) -> np.ndarray:
+def _group(graded: GradedGroup, valid: np.ndarray, config: ExperimentConfig) -> _Group:
     longest, overlong = config.rollout.max_new_tokens, config.algorithm.overlong
-    return shaped_rewards(group.rewards, group.summary.lengths, longest, overlong)
+    return _Group(
+        graded=graded,
+        valid=valid,
+        mixed=has_signal(graded.rewards[valid]),
+        rewards=shaped_rewards(graded.rewards, graded.summary.lengths, longest, overlong),
+        masked=masked_rollouts(graded.summary.finish, overlong),
+    )
 
 
 def _group_ids(groups: Sequence[_Group]) -> np.ndarray:
@@ -192,14 +199,21 @@ def _rescue(
     """
     if trigger is None or not isinstance(config.avspo, Avspo) or np.isnan(raw.acr_group):
         return None
-    sizes = [
-        0 if group.mixed else np.count_nonzero(mask)
-        for group, mask in zip(groups, chosen, strict=True)
-    ]
-    rewards = [
-        group.graded.rewards[group.valid].mean() if size else 0.0
-        for group, size in zip(groups, sizes, strict=True)
-    ]
+    trained = [mask & ~group.masked for group, mask in zip(groups, chosen, strict=True)]
+    size = np.array([np.count_nonzero(mask) for mask in trained], np.int64)
+    absolute = np.array(
+        [np.abs(own[mask]).sum() for own, mask in zip(scored, trained, strict=True)]
+    )
+    # Under VIP every group pulls equally hard, see `equal_prompts`; else every row does.
+    weight = 1.0 / np.maximum(size, 1) if isinstance(config.allocator, VipConfig) else 1.0
+    mixed = np.array([group.mixed for group in groups], bool)
+    rewards = [group.graded.rewards[group.valid] for group in groups]
+    collapsed = CollapsedGroups(
+        size=np.where(mixed, 0, size),
+        reward=np.array([own.mean() if len(own) else np.nan for own in rewards]),
+        pull=np.where(mixed, 0.0, size * weight),
+        group_id=_group_ids(groups),
+    )
     rule = RescueRule(
         config.avspo,
         config.algorithm.advantage,
@@ -208,9 +222,7 @@ def _rescue(
         config.verifier.reward_correct,
         config.seed,
     )
-    collapsed = CollapsedGroups(np.array(sizes, np.int64), np.array(rewards), _group_ids(groups))
-    mixed = float(sum(np.nansum(np.abs(own)) for own in scored))
-    return rescue(collapsed, rule, trigger, raw.acr_group, mixed, step)
+    return rescue(collapsed, rule, trigger, raw.acr_group, float((absolute * weight).sum()), step)
 
 
 def _with_rescued(
@@ -223,9 +235,7 @@ def _with_rescued(
     ]
 
 
-def group_fates(
-    group: _Group, chosen: np.ndarray, scored: np.ndarray, config: ExperimentConfig
-) -> np.ndarray:
+def group_fates(group: _Group, chosen: np.ndarray, scored: np.ndarray) -> np.ndarray:
     """uint8 [G], values of `Fate`; `chosen` bool [G], `scored` float64 [G].
 
     A group that is dropped as a whole gives its reason to all its valid siblings; down-sampling
@@ -233,9 +243,8 @@ def group_fates(
     """
     if not np.nan_to_num(scored).any():
         return np.where(group.valid, Fate.DROPPED_NO_SIGNAL, Fate.INVALID).astype(np.uint8)
-    masked = masked_rollouts(group.graded.summary.finish, config.algorithm.overlong)
     trained = Fate.TRAINED if group.mixed else Fate.RESCUED
-    kept = np.where(masked, Fate.DROPPED_OVERLONG, trained)
+    kept = np.where(group.masked, Fate.DROPPED_OVERLONG, trained)
     fates = np.where(chosen, kept, Fate.DOWN_SAMPLED)
     return np.where(group.valid, fates, Fate.INVALID).astype(np.uint8)
 
@@ -286,7 +295,7 @@ def pooled(fresh: Composition, drawn: Draw) -> Composition:
     never stored. Before replay starts, the fresh rows alone. The ablation of the anchor.
     """
     if drawn.rows == 0:
-        return fresh
+        return replace(fresh, metrics=fresh.metrics | _replay_metrics(fresh.batch, drawn.ages))
     fates = tuple(
         np.where((fate == Fate.TRAINED) & ~taken, Fate.POOLED, fate).astype(np.uint8)
         for fate, taken in zip(fresh.fates, _drawn_again(fresh, drawn), strict=True)

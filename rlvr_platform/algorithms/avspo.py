@@ -177,6 +177,8 @@ class CollapsedGroups:
     """int64 [B], rollouts that would be trained on."""
     reward: np.ndarray
     """float64 [B], their common reward."""
+    pull: np.ndarray
+    """float64 [B], sum of the weights of these rollouts' rows; `size` when every row weighs 1."""
     group_id: np.ndarray
     """int64 [B], unique in its step and not negative."""
 
@@ -208,7 +210,8 @@ class Rescue:
     scale: float
     """Factor by which the cap on the share shrank all advantages; 1: it did not bind."""
     share: float
-    """Rescued rows' share of the sum of |A| over rescued and mixed rows, at most max_share."""
+    """Rescued rows' share of the sum of weight * |A| over rescued and mixed rows, at most
+    max_share."""
 
     @property
     def rescued(self) -> np.ndarray:
@@ -226,7 +229,7 @@ def rescue(
 ) -> Rescue:
     """Advantages of collapsed groups, at a step with the collapse rate `acr` over all its groups.
 
-    `mixed` is the sum of |A| over the fresh rows of mixed groups. Not rescued: every group while
+    `mixed` is the sum of weight * |A| over the fresh rows of mixed groups. Not rescued: every group while
     the trigger is off, groups neither all correct nor all wrong, groups of a single rollout, and
     the side that `config.rescue` leaves out. The cap on a row applies before the cap on the share.
     """
@@ -243,7 +246,7 @@ def rescue(
                 smoothed,
                 [rule.seed, step, int(groups.group_id[members[0]])],
             )
-    total = float(groups.size @ np.abs(advantage))
+    total = float(groups.pull @ np.abs(advantage))
     scale = share_scale(total, mixed, rule.config.max_share)
     if total == 0.0 or scale == 0.0:
         return Rescue(np.zeros_like(advantage), np.zeros_like(virtual), scale, 0.0)

@@ -119,6 +119,11 @@ def _replay_rules(config: ExperimentConfig) -> Iterator[str]:
             f"evict rollouts before their first draw, which comes one step after their own; use "
             f"at least {rollout.max_lag + 1}"
         )
+    if reuse.composition == "pool" and config.allocator.kind == "vip":
+        yield (
+            "replay.reuse.composition=pool draws single rollouts, and allocator.kind=vip needs "
+            "every prompt to pull equally hard: use composition=anchored"
+        )
     if reuse.start_step > config.steps:
         yield (
             f"replay.reuse.start_step={reuse.start_step} is after the last step, {config.steps}: "

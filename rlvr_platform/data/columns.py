@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -89,8 +90,17 @@ def _record(row: Row, columns: Columns, pattern: re.Pattern[str] | None, origin:
     text = row[columns.prompt]
     if not isinstance(text, str) or not text.strip():
         raise _BadRow(f"column {columns.prompt!r} holds no text")
-    options = {name: row[name] for name in columns.options}
+    options = {name: _plain(row[name], name) for name in columns.options}
     return Record(text, _gold(row[columns.gold], columns.gold, pattern), origin, options)
+
+
+def _plain(value: Any, column: str) -> Any:
+    """The value as JSON gives it back: it travels to other processes and into checkpoints."""
+    try:
+        return json.loads(json.dumps(value))
+    except (TypeError, ValueError):
+        kind = type(value).__name__
+        raise _BadRow(f"column {column!r} holds a {kind} that JSON cannot carry") from None
 
 
 def _gold(value: Any, column: str, pattern: re.Pattern[str] | None) -> str:

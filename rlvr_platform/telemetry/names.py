@@ -76,7 +76,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "rollouts/down_sampled",
         "rollouts",
-        "Rollouts of mixed groups that PODS left out of the update.",
+        "Rollouts that PODS left out of the update, of groups that are trained on.",
     ),
     Metric(
         "rollouts/dropped",

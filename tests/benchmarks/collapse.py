@@ -73,7 +73,7 @@ def seconds_of(work: Callable[[], object], calls: int = 100) -> float:
 def decide(groups: GroupStatistics) -> tuple[np.ndarray, float, float, TriggerState]:
     """Advantages of the rescued groups, the rates, and the state after the step."""
     acr, index = groups.rate_by_group, np.flatnonzero(groups.collapsed)
-    collapsed = CollapsedGroups(groups.size[index], groups.mean[index], index)
+    collapsed = CollapsedGroups(groups.size[index], groups.mean[index], groups.size[index], index)
     result = rescue(collapsed, RULE, STATE, acr, MIXED, step=1)
     after = observe(STATE, acr, groups.mean_reward, CONFIG)
     return result.advantage, acr, groups.rate_by_rollout, after

@@ -58,7 +58,7 @@ def test_an_allocation_is_counted_and_its_predictions_are_judged() -> None:
     """Of 8 rollouts 4 succeed: p = 0.5 scores 0.25, p = 0 scores 0.5."""
     seen = Observation(np.arange(2), np.array([1.0, 3.0]), np.array([2, 6]), np.array([9, 9]))
     made = TimedAllocation(allocation_of([2, 6], 0.5, 0.0), 0.01)
-    metrics = allocation_metrics(made, seen)
+    metrics = allocation_metrics([made], seen)
     names.check({"step": 1, **metrics})
     assert metrics == {
         "time/allocate": 0.01,
@@ -74,13 +74,13 @@ def test_an_allocation_is_counted_and_its_predictions_are_judged() -> None:
         "acr/effective": 0.25,
     }
     failed = TimedAllocation(allocation_of([4, 4], 0.5, 0.5, "no convergence"), 0.01)
-    assert allocation_metrics(failed, seen)["allocation/fallback"] == 1.0
+    assert allocation_metrics([failed], seen)["allocation/fallback"] == 1.0
 
 
 def test_without_a_predictor_nothing_is_claimed_of_it() -> None:
     seen = Observation(np.arange(2), np.zeros(2), np.array([4, 4]), np.array([9, 9]))
     made = TimedAllocation(allocation_of([4, 4], np.nan, np.nan), 0.01)
-    assert set(allocation_metrics(made, seen)) == {
+    assert set(allocation_metrics([made], seen)) == {
         "time/allocate",
         "allocation/min",
         "allocation/max",

@@ -36,7 +36,9 @@ UNCAPPED = Avspo(max_share=1.0)
 
 def collapsed_groups(size, reward, group_id=None) -> CollapsedGroups:
     ids = np.arange(len(size)) if group_id is None else np.array(group_id)
-    return CollapsedGroups(np.array(size, np.int64), np.array(reward, float), ids)
+    return CollapsedGroups(
+        np.array(size, np.int64), np.array(reward, float), np.array(size, float), ids
+    )
 
 
 def rescued(
@@ -252,8 +254,10 @@ def test_a_groups_advantage_does_not_depend_on_its_neighbours_or_their_order(gro
     size, reward = np.array(groups, float).reshape(-1, 2).T
     for mode in MODES:
         config = Avspo(mode=mode, max_share=1.0)
-        everyone = CollapsedGroups(size.astype(int), reward, np.arange(len(groups)))
-        shuffled = CollapsedGroups(size[order].astype(int), reward[order], np.array(order, int))
+        everyone = CollapsedGroups(size.astype(int), reward, size, np.arange(len(groups)))
+        shuffled = CollapsedGroups(
+            size[order].astype(int), reward[order], size[order], np.array(order, int)
+        )
         result = rescued(everyone, config).advantage
         assert rescued(shuffled, config).advantage.tolist() == result[order].tolist()
         for i in range(len(groups)):

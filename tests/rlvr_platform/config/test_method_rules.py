@@ -54,6 +54,7 @@ BROKEN = {
         "replay.reuse.max_age=1",
         "rollout.max_lag=1",
     ),
+    "composition=pool draws single rollouts": (*REPLAY, VIP, "replay.reuse.composition=pool"),
     "start_step=11 is after the last step, 10": (*REPLAY, "replay.reuse.start_step=11"),
 }
 """Part of the message, and the overrides that provoke it."""
@@ -91,6 +92,7 @@ AT_THE_LIMIT = [
     (*REPLAY, "replay.reuse.max_age=1"),
     (*REPLAY, "replay.reuse={eviction: capacity, max_age: null}", "rollout.max_lag=3"),
     (*REPLAY, "replay.reuse.start_step=10"),
+    (*REPLAY, "replay.reuse.composition=pool"),
     (VIP, "downsampling={kind: pods, keep: 8}", AVSPO, *REPLAY),
 ]
 

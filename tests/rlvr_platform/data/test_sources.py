@@ -1,3 +1,4 @@
+import datetime
 import json
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from rlvr_platform.config.data import (
     ParquetSource,
     ReasoningGymSource,
 )
-from rlvr_platform.data.columns import gold_text
+from rlvr_platform.data.columns import Table, gold_text, to_records
 from rlvr_platform.data.sources import load_records
 from rlvr_platform.errors import ConfigError, InputError
 
@@ -206,3 +207,16 @@ def test_public_benchmarks_load_as_they_are(file, columns, count, first):
     records = load_records(JsonlSource(path=str(SHARED / file), columns=columns))
     assert records[0].gold == first
     assert count in (None, len(records))
+
+
+@pytest.mark.parametrize("value", [datetime.date(2026, 1, 2), b"raw", {"nested": {1, 2}}])
+def test_an_option_that_a_checkpoint_could_not_hold_is_refused(value):
+    rows = [(1, {"prompt": "1+1=", "answer": "2", "choices": value})]
+    with pytest.raises(InputError, match="'choices' holds a .* that JSON cannot carry"):
+        to_records(Table("a.parquet", "row", rows), WITH_OPTIONS)
+
+
+def test_options_are_as_a_checkpoint_would_give_them_back():
+    rows = [(1, {"prompt": "1+1=", "answer": "2", "choices": {"grid": ((1, 2), (3, 4))}})]
+    (record,) = to_records(Table("gym", "task", rows), WITH_OPTIONS)
+    assert record.options == {"choices": {"grid": [[1, 2], [3, 4]]}}
