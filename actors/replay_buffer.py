@@ -51,9 +51,10 @@ class ReplayBufferActor:
         self._drawn: dict[int, Draw] = {}
 
     async def expect(self, step: int, group_ids: Sequence[int], more: bool) -> None:
-        """Reserve places; waits while the buffer is full."""
+        """Reserve places; waits while the buffer is full, unless none is asked for."""
         async with self._changed:
-            await self._wait(lambda: not self._buffer.full, "room in the replay buffer", step)
+            if group_ids:
+                await self._wait(lambda: not self._buffer.full, "room in the replay buffer", step)
             self._buffer.expect(step, group_ids, more)
             self._changed.notify_all()
 

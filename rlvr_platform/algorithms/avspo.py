@@ -229,9 +229,10 @@ def rescue(
 ) -> Rescue:
     """Advantages of collapsed groups, at a step with the collapse rate `acr` over all its groups.
 
-    `mixed` is the sum of weight * |A| over the fresh rows of mixed groups. Not rescued: every group while
-    the trigger is off, groups neither all correct nor all wrong, groups of a single rollout, and
-    the side that `config.rescue` leaves out. The cap on a row applies before the cap on the share.
+    `mixed` is the sum of weight * |A| over the fresh rows of mixed groups. Not rescued: every
+    group while the trigger is off, groups neither all correct nor all wrong, groups of a single
+    rollout, and the side that `config.rescue` leaves out. The cap on a row applies before the cap
+    on the share.
     """
     if not (math.isfinite(mixed) and mixed >= 0.0):
         raise ValueError(f"the sum of |A| must be finite and not negative, got {mixed}")

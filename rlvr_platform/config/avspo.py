@@ -76,7 +76,7 @@ class Avspo(Section):
         0.8,
         "Weight of the past in the moving average of ACR that drives threshold and K; 0: this "
         "step's ACR alone. 0.8 cuts the noise of ACR to a third, as if a step had 9 times its "
-        "groups: of 16 groups, from 0.12 to 0.04. Paper: 0, with hundreds of groups a step.",
+        "groups: of 16 groups, from 0.12 to 0.04. Paper: no smoothing is mentioned.",
         ge=0,
         lt=1,
     )

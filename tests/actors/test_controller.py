@@ -65,6 +65,7 @@ class World:
         self._experience = ExperienceReplay(stored, config.seed)
         self._taken: dict[int, list[GradedGroup]] = {}
         self.observed: list[Observation] = []
+        self.decided_after: list[int] = []
         self._changed = asyncio.Condition()
 
     @property
@@ -102,7 +103,8 @@ class World:
 
     async def expect(self, step: int, group_ids: Sequence[int], more: bool) -> None:
         async with self._changed:
-            await self._changed.wait_for(lambda: not self._buffer.full)
+            if group_ids:
+                await self._changed.wait_for(lambda: not self._buffer.full)
             self._buffer.expect(step, group_ids, more)
             self._changed.notify_all()
 
@@ -135,6 +137,7 @@ class World:
         self.log.append(("release", step))
 
     async def allocate(self, prompts: Sequence[Prompt], budget: int) -> Allocation:
+        self.decided_after.append(len(self.observed))
         unknown = np.full(len(prompts), np.nan)
         return Allocation(uniform(len(prompts), budget), unknown, unknown, np.nan)
 
@@ -258,6 +261,52 @@ def test_a_step_without_signal_publishes_nothing_and_keeps_the_version(tmp_path:
     last = trial.metrics()[-1]
     assert (last["step"], last["version"], last["rollouts/dropped"]) == (6, 0, 6)
     assert "loss/policy" not in last
+
+
+def test_dynamic_sampling_goes_on_until_enough_groups_carry_signal(tmp_path: Path) -> None:
+    """Of every 5 groups 2 collapse; 9 groups at most fill the buffer to its last place."""
+    overrides = {"rollout.sampling_rounds": 3, "replay.capacity_groups": 9}
+    trial = Trial(tmp_path / "run", settings(**overrides))
+    mixed, collapsed = [Outcome.CORRECT, Outcome.WRONG], [Outcome.WRONG]
+    trial.world.outcomes_of = lambda group: collapsed if group % 5 < 2 else mixed  # type: ignore[method-assign]
+    trial.go()
+    for record, batch in zip(trial.metrics()[1:], trial.world.batches, strict=True):
+        groups = record["rollouts/generated"] / 2
+        assert len(batch.handles) == round((1 - record["acr/group"]) * groups) <= 3
+        assert groups == len(trial.world.prompts[int(record["step"])])
+        assert len(batch.handles) == 3 or groups == 9
+    assert max(record["rollouts/generated"] for record in trial.metrics()[1:]) > 6
+
+
+def test_dynamic_sampling_gives_up_after_its_rounds(tmp_path: Path) -> None:
+    overrides = {"rollout.sampling_rounds": 3, "replay.capacity_groups": 9}
+    trial = Trial(tmp_path / "run", settings(steps=2, **overrides))
+    trial.world.outcomes = [Outcome.WRONG]
+    trial.go()
+    assert [record["rollouts/generated"] for record in trial.metrics()[1:]] == [18, 18]
+    assert trial.world.batches == []
+
+
+def test_replay_adds_rollouts_of_earlier_steps_and_never_of_this_one(tmp_path: Path) -> None:
+    reuse = "{kind: prioritised, start_step: 3, max_age: 2, ratio: 1.0}"
+    overrides = {"replay.reuse": reuse, "algorithm.mismatch.mode": "bypass"}
+    trial = Trial(tmp_path / "run", settings(**overrides))
+    trial.go()
+    for batch in trial.world.batches:
+        fresh = {3 * (batch.step - 1) + slot for slot in range(3)}
+        drawn = {handle.handle for handle in batch.handles if isinstance(handle, GradedGroup)}
+        assert not drawn & fresh
+        assert bool(drawn) == (batch.step >= 3)
+        assert all(batch.step - 2 <= 1 + group // 3 for group in drawn)
+        assert batch.rows == (12 if batch.step >= 3 else 6)
+
+
+def test_the_allocator_observes_every_step_before_it_decides_the_next(tmp_path: Path) -> None:
+    trial = Trial(tmp_path / "run", settings())
+    trial.go()
+    assert len(trial.world.observed) == 6
+    assert trial.world.decided_after == [0, 1, 2, 3, 4, 5]
+    assert all((seen.counts == 2).all() for seen in trial.world.observed)
 
 
 def test_an_error_in_one_stream_ends_the_run_with_that_error(tmp_path: Path) -> None:

@@ -47,13 +47,19 @@ def test_a_run_trains_and_its_folder_has_everything(finished: Run) -> None:
         "rollouts",
         "checkpoints",
         "tensorboard",
+        "report.html",
     }
+    assert "finished: step 4 of 4" in (finished.folder / "report.html").read_text()
     assert yaml.safe_load((finished.folder / "config.yaml").read_text())["steps"] == 4
     assert RunFolder(finished.folder).latest_checkpoint().found.step == 4
     assert {c.name for c in (finished.folder / "checkpoints").iterdir()} == {
         "step-000002",
         "step-000004",
     }
+    parts = {path.name for path in (finished.folder / "checkpoints/step-000004").iterdir()}
+    assert parts == {"model", "optimizer", "buffer", "allocator", "state.json", "checksums.json"}
+    assert (finished.folder / "checkpoints/step-000004/model/model.safetensors").exists()
+    assert (finished.folder / "checkpoints/step-000004/optimizer/rng-0.pt").exists()
 
 
 def test_every_rollout_is_recorded_with_verdict_and_fate(finished: Run) -> None:

@@ -212,7 +212,7 @@ def test_public_benchmarks_load_as_they_are(file, columns, count, first):
 @pytest.mark.parametrize("value", [datetime.date(2026, 1, 2), b"raw", {"nested": {1, 2}}])
 def test_an_option_that_a_checkpoint_could_not_hold_is_refused(value):
     rows = [(1, {"prompt": "1+1=", "answer": "2", "choices": value})]
-    with pytest.raises(InputError, match="'choices' holds a .* that JSON cannot carry"):
+    with pytest.raises(InputError, match=r"'choices' holds a .* that JSON cannot carry"):
         to_records(Table("a.parquet", "row", rows), WITH_OPTIONS)
 
 
