@@ -210,7 +210,8 @@ class Verdict:
 
     outcome: Outcome
     reward: float | None
-    """None exactly when the outcome is timeout or error: no verdict is not a zero."""
+    """None exactly when the outcome is timeout or error: no verdict is not a zero. Verifiers that
+    give part marks pay shares between the rewards of a wrong and a correct answer."""
     extracted: str
     """The answer as found in the completion, empty when there is none."""
     rule: str

@@ -39,6 +39,17 @@ class PoolConfig(Section):
         5.0, "A verdict that takes longer is a timeout and its process is replaced. Seconds.", gt=0
     )
     memory_mib: int = setting(2048, "Address-space limit of one process. MiB.", ge=256)
+    recycle_after: int = setting(
+        20_000, "A process is replaced after this many verdicts, against slow leaks.", ge=1
+    )
+    recycle_growth_mib: int = setting(
+        256,
+        "A process is replaced once its own memory has grown by this much, caches included. MiB.",
+        ge=1,
+    )
+    queue_mib: int = setting(
+        256, "Handing in more waits while this much text is on its way to a verdict. MiB.", ge=1
+    )
     max_invalid_fraction: float = setting(
         0.2,
         "The run stops when more than this share of a step's verdicts are timeouts or errors.",

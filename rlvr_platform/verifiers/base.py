@@ -25,6 +25,16 @@ class Finding:
     """The answer as it stands in the completion, empty when there is none."""
     rule: str
     """The rule that decided."""
+    score: float | None = None
+    """Share of the reward, in [0, 1]; None: all of it when correct, else nothing."""
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a score that is no share, NaN among them."""
+        if self.score is None:
+            return
+        number = isinstance(self.score, float | int) and not isinstance(self.score, bool)
+        if not (number and 0 <= self.score <= 1):
+            raise ValueError(f"the score is {self.score!r}, wanted a number from 0 to 1")
 
 
 class Verifier(Protocol):
@@ -55,10 +65,10 @@ def build_verifier(config: AnyVerifier) -> Verifier:
     return ExactText(config.ignore_case)
 
 
-def reward_of(outcome: Outcome, config: VerifierConfig) -> float | None:
-    """The reward of an outcome; None for timeout and error, which are not wrong answers."""
-    if outcome is Outcome.CORRECT:
-        return config.reward_correct
-    if outcome in (Outcome.WRONG, Outcome.NO_ANSWER):
-        return config.reward_wrong
-    return None
+def reward_of(outcome: Outcome, config: VerifierConfig, score: float | None = None) -> float | None:
+    """What a finding pays; None for timeout and error, which are not wrong answers."""
+    if outcome in (Outcome.TIMEOUT, Outcome.ERROR):
+        return None
+    share = float(outcome is Outcome.CORRECT) if score is None else score
+    # This form is exact at both ends.
+    return (1 - share) * config.reward_wrong + share * config.reward_correct

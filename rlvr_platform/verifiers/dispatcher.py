@@ -12,14 +12,14 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any
 
 from rlvr_platform.config.verifier import VerifierConfig
 from rlvr_platform.errors import RlvrError, VerifierError
 from rlvr_platform.types import Outcome
-from rlvr_platform.verifiers.processes import ForkServerProcess, Worker
+from rlvr_platform.verifiers.processes import ForkServerProcess, OwnMemory, Worker
 from rlvr_platform.verifiers.tasks import Task
 
 _TASKS_PER_WORKER = 2
@@ -27,6 +27,8 @@ _TASKS_PER_WORKER = 2
 _DEATHS_PER_TASK = 2
 """A death may come from outside (a kill, the memory of the machine), hence one retry."""
 _FORK_DEADLINE_S = 20.0
+_SERVER_STARTS = 3
+"""Tries to replace a fork server that was killed."""
 
 
 class Inbox:
@@ -133,7 +135,7 @@ class Dispatcher:
 
     def _detach(self) -> None:
         for worker in [*self._workers.values(), *(worker for worker, _ in self._forking)]:
-            worker.channel.close()
+            worker.close()
         self._workers.clear()
         self._forking.clear()
         self._selector.close()
@@ -142,6 +144,7 @@ class Dispatcher:
         try:
             self._receive()
             self._expire()
+            self._retire()
             self._feed()
         except (ConnectionError, TimeoutError):
             self._replace_server()
@@ -168,6 +171,8 @@ class Dispatcher:
         if "forked" in message:
             worker, _ = self._forking.popleft()
             self._workers[message["forked"]] = worker
+            with contextlib.suppress(FileNotFoundError):  # It ended at once.
+                worker.memory = OwnMemory(message["forked"])
             self._selector.register(worker.channel, selectors.EVENT_READ, message["forked"])
         elif message["exited"] in self._workers:
             self._bury(message["exited"], message["reason"])
@@ -190,12 +195,41 @@ class Dispatcher:
 
     def _collect(self, worker: Worker) -> bool:
         """Deliver what the worker has answered; True when there was anything."""
-        answers = list(worker.answers())
-        for answer in answers:
-            worker.tasks.popleft().deliver(*answer)
-        if answers:
+        before = worker.judged
+        # A verifier that writes into the channel of its own process forges or garbles answers.
+        with _faults_of(worker):
+            for answer in () if worker.fault else worker.answers():
+                self._accept(worker, answer)
+        if worker.judged > before:
             worker.since = time.monotonic()
-        return bool(answers)
+            worker.retiring |= self._used_up(worker)
+        return worker.judged > before
+
+    def _accept(self, worker: Worker, answer: Sequence[Any]) -> None:
+        """An item without memory in a used process is tried again alone, in a new one."""
+        task = worker.tasks[0]
+        starved = answer[0] == Outcome.ERROR and answer[2].startswith(MemoryError.__name__)
+        if starved and worker.judged and not task.deaths:
+            task.deaths += 1
+            task.spent += answer[3]
+            self._queue.appendleft(task)
+            worker.retiring = True
+        else:
+            task.deliver(*answer)
+        worker.tasks.popleft()
+        worker.judged += 1
+
+    def _used_up(self, worker: Worker) -> bool:
+        pool = self._config.pool
+        grown = worker.memory.growth_mib() if worker.memory else 0.0
+        return worker.judged >= pool.recycle_after or grown > pool.recycle_growth_mib
+
+    def _retire(self) -> None:
+        """End the used-up workers that are done; their replacements run already."""
+        for pid, worker in list(self._workers.items()):
+            if worker.retiring and not worker.tasks:
+                self._server.kill(pid)
+                self._drop(pid)
 
     def _expire(self) -> None:
         now = time.monotonic()
@@ -219,13 +253,13 @@ class Dispatcher:
         worker = self._workers[pid]
         self._collect(worker)
         self._drop(pid)
-        self._requeue(worker, reason)
+        self._requeue(worker, worker.fault or reason)
 
     def _drop(self, pid: int) -> None:
         worker = self._workers.pop(pid)
-        if not worker.hung_up:
+        with contextlib.suppress(KeyError):  # Those that hung up are not registered any more.
             self._selector.unregister(worker.channel)
-        worker.channel.close()
+        worker.close()
 
     def _requeue(self, worker: Worker, reason: str) -> None:
         """Of a dead worker's tasks the first is suspect; the others had not started."""
@@ -242,7 +276,7 @@ class Dispatcher:
         if not self._queue:
             return
         self._top_up()
-        able = [(pid, worker) for pid, worker in self._workers.items() if not worker.hung_up]
+        able = [(pid, worker) for pid, worker in self._workers.items() if worker.able]
         # Level by level, so that few tasks spread over all workers.
         for level in range(_TASKS_PER_WORKER):
             for pid, worker in able:
@@ -251,7 +285,8 @@ class Dispatcher:
                     self._flush(pid, worker)
 
     def _top_up(self) -> None:
-        for _ in range(self._config.pool.workers - len(self._workers) - len(self._forking)):
+        staying = sum(not worker.retiring for worker in self._workers.values())
+        for _ in range(self._config.pool.workers - staying - len(self._forking)):
             self._forking.append((self._server.fork(), time.monotonic()))
 
     def _replace_server(self) -> None:
@@ -263,9 +298,26 @@ class Dispatcher:
         self._server.stop()
         for worker in workers:
             self._requeue(worker, "the fork server died")
-        self._server = ForkServerProcess(self._config, self._factory)
+        self._server = self._another_server()
         self._selector = selectors.DefaultSelector()
         self._attach()
+
+    def _another_server(self) -> ForkServerProcess:
+        for _ in range(_SERVER_STARTS - 1):
+            # Whatever killed the last one may kill the next one while it loads.
+            with contextlib.suppress(VerifierError):
+                return ForkServerProcess(self._config, self._factory)
+        return ForkServerProcess(self._config, self._factory)
+
+
+@contextlib.contextmanager
+def _faults_of(worker: Worker) -> Iterator[None]:
+    """Turn answers that make no sense into the worker's fault and end."""
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        worker.fault = "the verifier wrote into the answer channel of its process"
+        worker.hung_up = True
 
 
 def _broken(error: Exception) -> VerifierError:

@@ -11,6 +11,7 @@ order, and {"exited": PID, "reason": text} for each worker that ended.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import importlib
 import json
@@ -29,6 +30,7 @@ from rlvr_platform.verifiers.base import Verifier
 
 _MIB = 1 << 20
 _SMALLEST_WORKING_SPACE_MIB = 64
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 class ForkServer:
@@ -42,7 +44,8 @@ class ForkServer:
         self._woken, self._wake = socket.socketpair()
 
     def run(self) -> None:
-        """Serve until the control socket closes or SIGTERM arrives; leaves no worker behind."""
+        """Serve until the control socket closes or SIGTERM arrives; leaves no process behind."""
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self._wake.setblocking(False)
         signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
         for number in (signal.SIGCHLD, signal.SIGTERM):
@@ -51,8 +54,9 @@ class ForkServer:
             while self._step():
                 pass
         finally:
-            for pid in self._workers:
-                _kill_group(pid)
+            self._workers.clear()
+            while self._kill_strays():
+                os.waitpid(-1, 0)
 
     def _step(self) -> bool:
         readable, _, _ = select.select([self._control, self._woken], [], [])
@@ -103,11 +107,30 @@ class ForkServer:
                 if ended.si_pid in self._workers:
                     self._workers.remove(ended.si_pid)
                     self._tell({"exited": ended.si_pid, "reason": _reason(status)})
+                self._kill_strays()
+
+    def _kill_strays(self) -> int:
+        """Kill children that are no workers; returns how many there were.
+
+        What a worker leaves behind becomes this process's child, even from another session.
+        """
+        strays = _children() - self._workers
+        for pid in strays:
+            _kill_group(pid)
+        return len(strays)
 
     def _tell(self, message: dict[str, object]) -> None:
         # A pool that is gone also closed the control socket, which ends the loop.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._control.send(json.dumps(message).encode())
+
+
+def _children() -> set[int]:
+    """Process ids, ended ones included; none where the kernel does not list them."""
+    try:
+        return set(map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()))
+    except FileNotFoundError:
+        return set()
 
 
 def _kill_group(pid: int) -> None:

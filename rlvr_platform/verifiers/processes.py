@@ -21,6 +21,33 @@ START_DEADLINE_S = 120.0
 """For loading the verifier: imports from a cold network disk take long."""
 _REQUEST_DEADLINE_S = 20.0
 _STOP_DEADLINE_S = 5.0
+_CHANNEL_BYTES = 1 << 22
+"""Send buffer of a channel, as far as the system allows: a long completion goes in few writes."""
+_LONGEST_ANSWER = 1 << 20
+_MIB = 1 << 20
+
+
+class OwnMemory:
+    """Memory that a process does not share with files: its heap and stacks (Linux)."""
+
+    def __init__(self, pid: int) -> None:
+        self._statm = os.open(f"/proc/{pid}/statm", os.O_RDONLY)
+        self._at_first = self._mib()
+
+    def growth_mib(self) -> float:
+        """MiB since this object was made; not positive once the process has ended."""
+        return self._mib() - self._at_first
+
+    def close(self) -> None:
+        """May be called once."""
+        os.close(self._statm)
+
+    def _mib(self) -> float:
+        try:
+            _, resident, shared, *_ = os.pread(self._statm, 256, 0).split()
+        except ProcessLookupError:
+            return 0.0
+        return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE") / _MIB
 
 
 @dataclass(eq=False, slots=True)
@@ -35,6 +62,19 @@ class Worker:
     unread: bytes = b""
     hung_up: bool = False
     """The worker closed its end: it ended, or is about to."""
+    fault: str = ""
+    """Why nothing that comes from this worker can be trusted any more."""
+    retiring: bool = False
+    """It finishes what it has and gets nothing more."""
+    judged: int = 0
+    """Verdicts so far."""
+    memory: OwnMemory | None = None
+    """Known once the worker runs."""
+
+    @property
+    def able(self) -> bool:
+        """Whether it takes another task."""
+        return not (self.hung_up or self.retiring)
 
     def assign(self, task: Task) -> None:
         """Queue a task for this worker; `flush` sends it."""
@@ -54,8 +94,8 @@ class Worker:
             self.unsent = memoryview(b"")  # The fork server will report the end.
         return not self.unsent
 
-    def answers(self) -> Iterator[tuple[str, str, str, float]]:
-        """Read all that has arrived; (outcome, extracted, rule, seconds) per finished task."""
+    def answers(self) -> Iterator[tuple[str, str, str, float, float | None]]:
+        """Read all that has arrived; (outcome, extracted, rule, seconds, score) per task."""
         *lines, self.unread = (self.unread + self._arrived()).split(b"\n")
         return map(json.loads, lines)
 
@@ -97,6 +137,7 @@ class ForkServerProcess:
         with theirs:
             socket.send_fds(self.control, [b"fork"], [theirs.fileno()])
         ours.setblocking(False)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _CHANNEL_BYTES)
         return Worker(ours)
 
     def kill(self, pid: int) -> None:

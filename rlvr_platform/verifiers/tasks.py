@@ -41,9 +41,9 @@ class Submission:
         if len(self._verdicts) == len(self.tasks):
             self.future.set_result([self._verdicts[i] for i in range(len(self.tasks))])
 
-    def reward(self, outcome: Outcome) -> float | None:
-        """What this submission's configuration pays for an outcome."""
-        return reward_of(outcome, self._config)
+    def reward(self, outcome: Outcome, score: float | None) -> float | None:
+        """What this submission's configuration pays for a finding."""
+        return reward_of(outcome, self._config, score)
 
     def fail(self, error: Exception) -> None:
         """No verdict will come for some item: the future raises."""
@@ -65,10 +65,12 @@ class Task:
         """Seconds taken by workers that died over this item."""
         self.deaths = 0
 
-    def deliver(self, outcome: str, extracted: str, rule: str, seconds: float) -> None:
+    def deliver(
+        self, outcome: str, extracted: str, rule: str, seconds: float, score: float | None = None
+    ) -> None:
         """Hand over the verdict, once."""
         kind = Outcome(outcome)
-        verdict = Verdict(kind, self._submission.reward(kind), extracted, rule, seconds)
+        verdict = Verdict(kind, self._submission.reward(kind, score), extracted, rule, seconds)
         self._submission.receive(self._index, verdict)
 
     def fail(self, error: Exception) -> None:

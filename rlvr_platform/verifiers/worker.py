@@ -49,6 +49,7 @@ def serve(channel: socket.socket, verifier: Verifier) -> None:
 
     The pool takes an answer as the start of the next item, so answers are sent one by one.
     """
+    worker = os.getpid()
     with channel.makefile("rb") as items:
         while True:
             try:
@@ -57,13 +58,18 @@ def serve(channel: socket.socket, verifier: Verifier) -> None:
                 return
             started = time.perf_counter()
             finding = judge(verifier, prediction, gold, options)
+            if os.getpid() != worker:
+                os._exit(0)  # A child the verifier forked: a second answer would be the next item's.
             channel.sendall(encode(finding, time.perf_counter() - started))
 
 
 def judge(verifier: Verifier, prediction: str, gold: str, options: dict[str, object]) -> Finding:
     """The verifier's finding; whatever it raises becomes an error, never a wrong answer."""
     try:
-        return verifier.verify(prediction, gold, options)
+        finding = verifier.verify(prediction, gold, options)
+        if not isinstance(finding, Finding):
+            raise TypeError(f"the verifier returned {type(finding).__name__}, wanted a Finding")
+        return finding
     # SystemExit and math-verify's TimeoutException are no Exceptions, and no verdicts either.
     except BaseException as error:
         return Finding(Outcome.ERROR, "", f"{type(error).__name__}: {error}")
@@ -76,5 +82,6 @@ def encode(finding: Finding, seconds: float) -> bytes:
         str(finding.extracted)[:_LONGEST_TEXT],
         str(finding.rule)[:_LONGEST_TEXT],
         seconds,
+        finding.score,
     )
     return json.dumps(fields).encode("ascii") + b"\n"

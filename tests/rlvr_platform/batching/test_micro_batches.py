@@ -171,3 +171,12 @@ def test_the_empty_micro_batch_has_one_token_and_no_target():
     batch = empty()
     assert batch.tokens.shape == batch.position_ids.shape == (1, 1)
     assert all(len(column) == 0 for column in (batch.predict, batch.targets, batch.weight))
+
+
+def test_short_rows_among_long_ones_are_not_padded_to_their_length(build):
+    """4 groups of 8 siblings beside 40 replayed rows: two micro-batches."""
+    groups, replayed = [(7, [6] * 8)] * 4, [(7, [6])] * 40
+    together = shared_prompt(build(groups + replayed), budget=10_000)
+    assert [batch.tokens.shape for batch in together] == [(4, 55), (40, 13)]
+    assert len(shared_prompt(build(groups + replayed[:1]), budget=10_000)) == 1
+    assert len(padded(build([(7, [6, 9, 12])] * 4), budget=10_000)) == 1

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import re
+import stat
 import subprocess
 import sys
 import time
@@ -40,6 +41,47 @@ def _leave_child(options):
     time.sleep(600)
 
 
+def _leave_daemon(options):
+    """A grandchild in a session of its own: out of the worker's process group."""
+    program = (
+        "import os, subprocess, sys; child = subprocess.Popen(['sleep', '600'], "
+        "start_new_session=True); open(sys.argv[1], 'a').write(f'{child.pid}\\n')"
+    )
+    subprocess.run([sys.executable, "-c", program, options["pids"]], check=True)
+
+
+def _fork(options):
+    if os.fork() == 0:
+        time.sleep(options.get("seconds", 0))
+        raise ValueError("from the child")
+
+
+def _channel():
+    """The descriptor by which this worker answers."""
+    for fd in range(3, 64):
+        try:
+            if stat.S_ISSOCK(os.fstat(fd).st_mode):
+                return fd
+        except OSError:
+            continue
+    raise LookupError("no socket")
+
+
+def _recurse_in_c(_):
+    sys.setrecursionlimit(1 << 30)
+    nested = []
+    for _ in range(1_000_000):
+        nested = [nested]
+    repr(nested)
+
+
+_KEPT = []
+
+
+def _leak(options):
+    _KEPT.append(b"x" * (options["mib"] << 20))
+
+
 def _flood(_):
     for stream in (sys.stdout, sys.stderr):
         for _ in range(64):
@@ -58,6 +100,12 @@ ACTIONS = {
     "hang in C": lambda _: re.match(r"(a+)+$", "a" * 60 + "b"),
     "close descriptors": lambda _: os.closerange(3, 64),
     "flood": _flood,
+    "flood the channel": lambda _: os.write(_channel(), b"x" * (1 << 22)),
+    "garble the channel": lambda _: os.write(_channel(), b"[1, 2]\n{}\n\xff\n"),
+    "recursion in C": _recurse_in_c,
+    "leave daemon": _leave_daemon,
+    "fork": _fork,
+    "leak": _leak,
     "announce": _announce,
     "leave child": _leave_child,
 }

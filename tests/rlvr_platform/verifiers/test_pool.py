@@ -144,6 +144,9 @@ def test_options_reach_the_verifier_only_if_they_can_travel(exact_pool):
         ("raise", "ValueError: boom"),
         ("memory", "MemoryError"),
         ("recursion", "RecursionError"),
+        ("recursion in C", "died of SIGSEGV, twice"),
+        ("garble the channel", "into the answer channel of its process, twice"),
+        ("flood the channel", "into the answer channel of its process, twice"),
     ],
 )
 def test_what_breaks_a_verifier_is_an_error_and_hurts_no_other_item(misbehaving, action, reason):
@@ -186,6 +189,68 @@ def test_a_flood_of_output_blocks_nothing(misbehaving):
     assert {v.outcome for v in verdicts} == {Outcome.CORRECT}
 
 
+def test_a_verifier_that_forks_gives_one_verdict_an_item(misbehaving):
+    pool = misbehaving(workers=1)
+    items = [GradeItem("fork", "fork" if i % 2 else "x", {"seconds": i % 3 / 10}) for i in range(6)]
+    verdicts = pool.grade(items)
+    assert [v.outcome for v in verdicts] == [Outcome.WRONG, Outcome.CORRECT] * 3
+
+
+def announced(pool, file, count):
+    """The process of each of `count` items."""
+    item = GradeItem("announce", "announce", {"pids": str(file)})
+    assert {v.outcome for v in pool.grade([item] * count)} == {Outcome.CORRECT}
+    return pids_in(file)
+
+
+def test_a_worker_is_replaced_after_its_share_of_verdicts(misbehaving, tmp_path):
+    before = set(descendants(os.getpid()))
+    pids = announced(misbehaving(workers=1, recycle_after=3), tmp_path / "pids", 30)
+    counts = [pids.count(pid) for pid in set(pids)]
+    # A worker holds up to two items when its last verdict arrives.
+    assert max(counts) <= 4
+    assert sum(counts) == 30
+    wait_until(lambda: len(set(descendants(os.getpid())) - before) <= 2)
+
+
+def test_a_worker_that_grows_is_replaced_and_one_that_does_not_is_kept(misbehaving, tmp_path):
+    pool, file = misbehaving(workers=1, recycle_growth_mib=64), tmp_path / "pids"
+    (first,) = set(announced(pool, file, 20))
+    pool.grade([GradeItem("leak", "leak", {"mib": 40})])
+    assert set(announced(pool, file, 1)) == {first}
+    pool.grade([GradeItem("leak", "leak", {"mib": 40})])
+    assert set(announced(pool, file, 1)) != {first}
+    wait_until(lambda: not alive(first))
+
+
+def test_memory_that_earlier_items_took_costs_no_item_its_verdict(misbehaving):
+    pool = misbehaving(workers=1, memory_mib=512, recycle_growth_mib=10_000)
+    verdicts = pool.grade([GradeItem("leak", "leak", {"mib": 300})] * 5)
+    assert {v.outcome for v in verdicts} == {Outcome.CORRECT}
+
+
+def test_handing_in_waits_while_the_queue_is_full(misbehaving, tmp_path):
+    pool, file = misbehaving(workers=1, queue_mib=1, deadline_s=30), tmp_path / "pids"
+    slow = {"pids": str(file), "seconds": 1.0, "filler": "x" * (1 << 20)}
+    first = pool.submit([GradeItem("announce", "announce", slow)])
+    second = pool.submit([GradeItem("a", "a")])
+    assert first.done()
+    assert second.result(timeout=10)[0].outcome is Outcome.CORRECT
+
+
+def test_closing_frees_who_waits_for_room_in_the_queue(misbehaving):
+    pool = misbehaving(workers=1, queue_mib=1, deadline_s=60)
+    pool.submit([GradeItem("hang in C", "x" * (1 << 20))])
+    with ThreadPoolExecutor(2) as threads:
+        waiting = [threads.submit(pool.submit, [GradeItem("a", "a")]) for _ in range(2)]
+        time.sleep(0.2)
+        assert not any(w.done() for w in waiting)
+        pool.close()
+        for w in waiting:
+            with pytest.raises(VerifierError, match="closed"):
+                w.result(timeout=5)
+
+
 def test_a_worker_killed_from_outside_costs_no_item_its_verdict(misbehaving, tmp_path):
     pool, file = misbehaving(workers=1), tmp_path / "pids"
     options = {"pids": str(file), "seconds": 0.5}
@@ -225,6 +290,18 @@ def test_children_of_a_killed_worker_die_with_it(misbehaving, tmp_path):
     pool.grade([GradeItem("leave child", "x", {"pids": str(file)})])
     (child,) = pids_in(file)
     wait_until(lambda: not alive(child))
+
+
+def test_what_leaves_the_group_of_its_worker_dies_with_it_or_with_the_pool(misbehaving, tmp_path):
+    pool, file = misbehaving(workers=1, recycle_after=1), tmp_path / "pids"
+    leave = GradeItem("leave daemon", "leave daemon", {"pids": str(file)})
+    assert pool.grade([leave])[0].outcome is Outcome.CORRECT
+    wait_until(lambda: not alive(pids_in(file)[0]))
+    kept = misbehaving(workers=1)
+    kept.grade([leave])
+    assert alive(pids_in(file)[1])
+    kept.close()
+    assert not alive(pids_in(file)[1])
 
 
 def test_close_leaves_no_process_and_fails_what_is_open(misbehaving):
