@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,6 +93,18 @@ def train(
         timeout=timeout,
     )
     return Run(done.returncode, done.stdout, folder)
+
+
+def wait_for_step(metrics: Path, step: int, process: subprocess.Popen[str]) -> None:
+    """Return once the line of `step` is written; fails when the process ends before."""
+    deadline = time.monotonic() + 300
+    while time.monotonic() < deadline:
+        assert process.poll() is None, process.communicate()[0]  # it ended too early
+        if metrics.exists() and f'"step": {step},' in metrics.read_text():
+            return
+        time.sleep(0.2)
+    process.kill()
+    raise AssertionError(f"step {step} was not reached: {process.communicate()[0]}")
 
 
 @pytest.fixture(scope="session", autouse=True)

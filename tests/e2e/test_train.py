@@ -3,7 +3,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +21,7 @@ from tests.e2e.conftest import (
     environment_of,
     stray_processes,
     train,
+    wait_for_step,
 )
 
 PROBE_LIMIT = 1e-3
@@ -153,7 +153,7 @@ def test_sigint_writes_a_checkpoint_and_resume_finishes_the_run(tmp_path: Path) 
         text=True,
         start_new_session=True,
     )
-    _wait_for_step(folder / "metrics.jsonl", 3, process)
+    wait_for_step(folder / "metrics.jsonl", 3, process)
     # As Ctrl-C does: to the whole foreground process group.
     os.killpg(process.pid, signal.SIGINT)
     output, _ = process.communicate(timeout=120)
@@ -177,14 +177,3 @@ def test_sigint_writes_a_checkpoint_and_resume_finishes_the_run(tmp_path: Path) 
     assert again.code == 2
     assert "is finished: step 40 of 40" in again.output
     assert len(run.metrics) == 41
-
-
-def _wait_for_step(metrics: Path, step: int, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 300
-    while time.monotonic() < deadline:
-        assert process.poll() is None, process.communicate()[0]  # it ended too early
-        if metrics.exists() and f'"step": {step},' in metrics.read_text():
-            return
-        time.sleep(0.2)
-    process.kill()
-    raise AssertionError(f"step {step} was not reached: {process.communicate()[0]}")
