@@ -191,7 +191,7 @@ async def _train(
     allocator = RemoteAllocator(actors.allocator)
     ports = Ports(
         rollouts=RemoteRollouts(actors.workers, LOAD_PHASES * config.sync.timeout_s),
-        verdicts=RemoteVerdicts(actors.verifiers, config.verifier),
+        verdicts=RemoteVerdicts(actors.verifiers, config.verifier, recorder.event),
         buffer=RemoteBuffer(actors.buffer, config.replay),
         allocator=allocator,
         learner=learners,

@@ -27,7 +27,12 @@ COMMANDS = sorted(
     }
 )
 TARGETS = sorted(
-    {word for page in PAGES for word in re.findall(r"\bmake ([a-z]+)\b", page.read_text())}
+    {
+        target
+        for page in PAGES
+        for code in [*fenced_lines(page), *re.findall(r"`([^`\n]+)`", page.read_text())]
+        for target in re.findall(r"^make ([a-z-]+)", code)
+    }
 )
 
 

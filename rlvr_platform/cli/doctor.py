@@ -19,6 +19,7 @@ from typing import Any, Literal
 from rlvr_platform.cli.train import require_own_actors
 from rlvr_platform.errors import ClusterError, InputError
 from rlvr_platform.runtime import default_environment, extensions_folder, stale_locks
+from rlvr_platform.verifiers.sandbox import sandbox_status
 
 GIB = 1 << 30
 PROBE_TIMEOUT_S = 180.0
@@ -91,6 +92,7 @@ def examine() -> Iterator[Check]:
         yield from check_torch(torch.result())
         yield check_engine(engine.result())
         yield check_extension()
+        yield check_sandbox()
 
 
 def check_python() -> Check:
@@ -207,6 +209,15 @@ def check_extension() -> Check:
         fix = "nothing: the first start on CPU compiles it in about a minute"
         return Check(name, "warn", f"DeepSpeed's is not compiled in {folder}", fix)
     return Check(name, "ok", f"compiled in {folder}")
+
+
+def check_sandbox() -> Check:
+    """Whether programs can be judged; only the code verifier needs it."""
+    status = sandbox_status()
+    if status.ok:
+        return Check("sandbox", "ok", status.message)
+    fix = f"{status.fix} (only verifier.use.kind=code needs it)"
+    return Check("sandbox", "warn", status.message, fix)
 
 
 def _probe(script: str) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from rlvr_platform.config import method_rules
 from rlvr_platform.config.downsampling import Pods
 from rlvr_platform.config.experiment import ExperimentConfig
+from rlvr_platform.config.verifiers_code import CodeVerifier
+from rlvr_platform.config.verifiers_more import EndpointVerifier
 
 
 def violations(config: ExperimentConfig) -> list[str]:
@@ -97,6 +99,22 @@ def _other_rules(config: ExperimentConfig) -> Iterator[str]:
         yield "algorithm.kl.coefficient needs algorithm.kl.estimator: choose k1, k2 or k3"
     if config.algorithm.constant_length and config.algorithm.normalisation != "constant":
         yield "algorithm.constant_length has no effect unless algorithm.normalisation=constant"
+    use, pool = config.verifier.use, config.verifier.pool
+    if isinstance(use, EndpointVerifier) and use.deadline_s >= pool.deadline_s:
+        yield (
+            f"verifier.use.deadline_s={use.deadline_s:g} must be below verifier.pool.deadline_s="
+            f"{pool.deadline_s:g}: else the pool kills the request before it can end"
+        )
+    if isinstance(use, CodeVerifier) and use.wall_s >= pool.deadline_s:
+        yield (
+            f"verifier.use.wall_s={use.wall_s:g} must be below verifier.pool.deadline_s="
+            f"{pool.deadline_s:g}, which bounds all tests of a completion together"
+        )
+    if isinstance(use, CodeVerifier) and use.memory_mib > pool.memory_mib:
+        yield (
+            f"verifier.use.memory_mib={use.memory_mib} must not exceed verifier.pool.memory_mib="
+            f"{pool.memory_mib}, the limit of the process that starts the program"
+        )
     if config.verifier.reward_correct <= config.verifier.reward_wrong:
         yield "verifier.reward_correct must be above verifier.reward_wrong"
     if len(set(names)) < len(names):

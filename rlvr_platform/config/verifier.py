@@ -1,40 +1,21 @@
 """How completions are judged."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
 from rlvr_platform.config.base import Section, setting
+from rlvr_platform.config.verifiers_composite import CompositeVerifier, Single
 
-
-class MathVerifier(Section):
-    """Mathematical equivalence through math-verify."""
-
-    kind: Literal["math"] = "math"
-
-
-class NumericVerifier(Section):
-    """The last number of the completion against the gold number."""
-
-    kind: Literal["numeric"] = "numeric"
-    relative_tolerance: float = setting(1e-6, "Relative tolerance.", ge=0)
-    absolute_tolerance: float = setting(1e-9, "Absolute tolerance.", ge=0)
-
-
-class ExactVerifier(Section):
-    """The whole completion, white space stripped, equals the gold text."""
-
-    kind: Literal["exact"] = "exact"
-    ignore_case: bool = setting(False, "Compare case-insensitively.")
-
-
-AnyVerifier = Annotated[MathVerifier | NumericVerifier | ExactVerifier, Field(discriminator="kind")]
+AnyVerifier = Annotated[Single | CompositeVerifier, Field(discriminator="kind")]
 
 
 class PoolConfig(Section):
     """The pool of killable verifier processes."""
 
-    workers: int = setting(2, "Processes.", ge=1)
+    workers: int = setting(
+        2, "Processes; as many more while items that are far slower than the average run.", ge=1
+    )
     deadline_s: float = setting(
         5.0, "A verdict that takes longer is a timeout and its process is replaced. Seconds.", gt=0
     )

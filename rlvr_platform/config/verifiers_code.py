@@ -16,9 +16,8 @@ class CodeVerifier(Section):
     cpu_s: int = setting(2, "CPU time of one run; past it the program is wrong. Seconds.", ge=1)
     wall_s: float = setting(
         3.0,
-        "Time of one run, waits included; past it the program is wrong. Longer than cpu_s, so "
-        "that a busy machine costs no program its verdict, and shorter than pool.deadline_s. "
-        "Seconds.",
+        "Time of one run, sleep included, and waits for a busy processor left out; past it the "
+        "program is wrong. Shorter than pool.deadline_s, past which it has no verdict. Seconds.",
         gt=0,
     )
     memory_mib: int = setting(1024, "Address-space limit of a run. MiB.", ge=128)
@@ -31,6 +30,11 @@ class CodeVerifier(Section):
     open_files: int = setting(64, "Open files of a run.", ge=16)
     threads: int = setting(
         64, "Threads of a run; the kernel does not hold it against the host's root user.", ge=1
+    )
+    packages: tuple[str, ...] = setting(
+        ("numpy",),
+        "Installed packages, by import name, that programs may import besides the standard "
+        "library; list what they need in turn. Read-only.",
     )
     float_tolerance: float = setting(
         1e-6,

@@ -44,6 +44,11 @@ class NumericVerifier(Section):
     kind: Literal["numeric"] = "numeric"
     relative_tolerance: float = setting(1e-6, "Relative to the gold number.", ge=0)
     absolute_tolerance: float = setting(1e-9, "Absolute tolerance.", ge=0)
+    units: Literal["ignore", "agree"] = setting(
+        "agree",
+        "A unit behind the number. agree: may be left out on either side, two that contradict "
+        "each other are wrong; ignore: never compared.",
+    )
     percent: Literal["ignore", "scale"] = setting(
         "ignore",
         "A percent sign. ignore: 25% is 25; scale: 25% is 0.25, in gold and answer alike.",

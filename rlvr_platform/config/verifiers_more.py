@@ -9,6 +9,13 @@ from rlvr_platform.config.base import Section, setting
 Credit = Literal["all_or_nothing", "partial"]
 
 
+class ExactVerifier(Section):
+    """The whole completion, white space stripped, equals the gold text."""
+
+    kind: Literal["exact"] = "exact"
+    ignore_case: bool = setting(False, "Compare case-insensitively.")
+
+
 class ChoiceVerifier(Section):
     """Multiple choice: the option that the completion states as its answer."""
 

@@ -14,7 +14,7 @@ from rlvr_platform.config.data import Columns, HuggingFaceSource, ReasoningGymSo
 from rlvr_platform.data.columns import Broken, Row, Table
 from rlvr_platform.errors import InputError
 
-REASONING_GYM_COLUMNS = Columns(prompt="question", gold="answer")
+REASONING_GYM_COLUMNS = Columns(prompt="question", gold="answer", options=("metadata",))
 
 
 def read_jsonl(path: str) -> Table:

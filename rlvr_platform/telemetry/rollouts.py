@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ SCHEMA = pa.schema(
         ("prompt", pa.string()),
         ("completion", pa.string()),
         ("gold", pa.string()),
+        ("options", pa.string()),
         ("tokens", pa.list_(pa.int32())),
         ("loss_mask", pa.list_(pa.bool_())),
         ("logprobs", pa.list_(pa.float32())),
@@ -43,7 +45,8 @@ SCHEMA = pa.schema(
 )
 """step: the step that generated the rollout; with the fate REPLAYED, an earlier one than the
 file's. first_version, last_version: oldest and newest weight version among the tokens, null for an
-empty completion. reward: null exactly when there is no verdict. advantage: null where NaN."""
+empty completion. options: what the verifier was given besides, a JSON object. reward: null exactly
+when there is no verdict. advantage: null where NaN."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,7 +78,10 @@ def write_rollouts(path: Path, recorded: Sequence[Recorded]) -> None:
 def read_rollouts(path: Path) -> pa.Table:
     """The rows of a step, with the columns of `SCHEMA`. Raises InputError for any other file."""
     try:
-        return pq.read_table(path).select(SCHEMA.names).cast(SCHEMA)
+        table = pq.read_table(path)
+        if "options" not in table.column_names:  # Up to version 0.1.0 verifiers took none.
+            table = table.append_column("options", pa.array(["{}"] * len(table), pa.string()))
+        return table.select(SCHEMA.names).cast(SCHEMA)
     except (OSError, KeyError, pa.ArrowException) as error:
         raise InputError(f"cannot read {path}: {error}", "a rollouts file of a run") from None
 
@@ -96,6 +102,7 @@ def _table(recorded: Recorded) -> pa.Table:
         "prompt": [ticket.prompt.text] * count,
         "completion": group.texts,
         "gold": [ticket.prompt.gold] * count,
+        "options": [json.dumps(dict(ticket.prompt.options))] * count,
         **_token_columns(group),
         "finish": [Finish(value).name for value in group.finish],
         **_verdict_columns(graded),

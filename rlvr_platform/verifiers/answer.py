@@ -5,12 +5,67 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from rlvr_platform.verifiers.math_text import trim
+
 _TAIL = 4096
 """Characters at the end in which an answer without a box or a tag is looked for."""
-_BOX_TOKENS = re.compile(r"\\+(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
-_STATEMENT = re.compile(r"answer\s*(?:\*\*)?\s*(?:is\s*:?|:|=)\s*(?:\*\*)?", re.IGNORECASE)
-_DELIMITER = re.compile(r"\$|\\\(|\\\[")
+_END = 200
+"""Characters at the end in which the tokenizer's end marks are looked for."""
+_BRIEF = 3
+"""Words up to which a whole completion is the answer, although it is no statement."""
+# A lost backslash, or \b read as a backspace, still marks a box.
+_BOX = r"(?:\\+(?:boxed|fbox|framebox)|(?<![a-zA-Z\\])boxed(?=\s*\{)|\x08oxed)"
+_ANY_BOX = re.compile(_BOX)
+_BOX_TOKENS = re.compile(_BOX + r"\s*\{|\\.|[{}]", re.DOTALL)
+_BARE_BOX = re.compile(r"\\boxed\s*([^\s{}$\\]+)")
+_STATEMENT = re.compile(
+    r"answer\W{0,3}\s*(?:\*\*)?\s*(?:is\s*:?|:|=)\s*(?:\*\*)?|^\s*A:(?=\s)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_TAG = re.compile(r"<(/?)(?:final[_ ]?)?answer>|\[(/?)answer\]", re.IGNORECASE)
+_END_TOKENS = re.compile(r"(?:<\|[^|<>]{1,40}\|>|</s>|<eos>|<end_of_turn>|\s)+$")
+_LEAD = re.compile(
+    r"(?:(?:so|thus|hence|therefore|then|finally|we (?:have|get|obtain)|and)\b[\s,:]*)+", re.I
+)
+_QUALIFIER = re.compile(
+    r"\b(?:not|isn't|never|than|least|most|between|except|excluding|cannot be)\s+"
+    r"(?:(?:equal\s+to|exactly)\s+)?$",
+    re.IGNORECASE,
+)
+_WORD = re.compile(
+    r"(?<![\\{a-zA-Z])(?!(?:sqrt|pi|sin|cos|tan|ln|log|exp|and|or|infinity)(?![a-z]))[a-zA-Z]{2,}"
+)
+_UNIT_WORDS = re.compile(r"(?:(?<=[\d%)}])\s*[a-zA-Z]{2,}(?:\s+[a-zA-Z]{2,}){0,3})?\W*$")
+_APPENDED = re.compile(r"(?<=[\w)}]),(?:\s+[a-zA-Z]{2,})+\W*$")
+_REMARK = re.compile(r"\s*\((?:since|because|as|which|where|when|i\.e\.|that is)\b[^()]*\)\W*$")
+_DENIED = re.compile(r",?\s+(?:and |but )?not\b.*", re.DOTALL)
+_REASONING_END = re.compile(r"</think(?:ing)?>")
+_NEXT_TASK = re.compile(r"\n[ \t]*(?:Question|Problem|Q|Human|User)[ \t]*:")
+_REASONING_START = re.compile(r"<think(?:ing)?>")
+_SPAN = re.compile(
+    r"\$\$(?P<d>[^$]+)\$\$|(?<!\\)\$(?P<i>[^\s$](?:[^$\n]*[^\s$\\])?)\$(?!\d)"
+    r"|(?P<e>\\begin\{(?:align|equation|gather)\*?\}.{1,2000}?\\end\{[a-z]+\*?\})"
+    r"|\\\((?P<p>.{1,2000}?)\\\)|\\\[(?P<b>.{1,2000}?)\\\]",
+    re.DOTALL,
+)
+_JOINT = re.compile(r"[\s$]*(?:,|,?\s*(?:and|or)|,?\s*\\text\s*\{\s*(?:and|or)\s*\})[\s$]*")
+_CONNECTION = re.compile(r"\s*(?:,|,?\s*and|,?\s*or)\s*")
 _PROSE = re.compile(r"(?<![\\{a-zA-Z])[a-zA-Z]{2,}[ ,.:]+[a-zA-Z]{2,}")
+_VERB = re.compile(
+    r"\b(?:is|are|equals?|be|was|were|gives|get|obtain)\b(?:\s+(?:equal\s+)?to\b)?\s*:?\s*|:\s+|⇒|→"
+)
+_AFTER_VERB = re.compile(r"\b(?:is|are|equals|be)\s*:?\s*$")
+_SENTENCE_END = re.compile(r"[.!?](?:\*\*)?\s+(?=[A-Z\"*])|\n")
+_COURTESY = re.compile(
+    r"i hope|hope (?:this|that|it)|let me know|feel free|this is the final|good luck", re.I
+)
+_MATHEMATICAL = re.compile(r"\d|\\[a-zA-Z]|[π√∞²³½¼¾]")
+_CLOSING = re.compile(r"\\[\])]")
+_OPENING = str.maketrans("])", "[(")
+_NUMBER = re.compile(
+    r"-?\$?-?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:\s?/\s?\d+)?\s?%?|-?\$?\.\d+"
+)
+_UNIT = re.compile(r"\s*([a-zA-Z]{2,}(?:\s+[a-zA-Z]{2,}){0,3})\s*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,23 +76,23 @@ class Answer:
     """The answer as it stands there, white space and trailing punctuation removed."""
     rule: str
     """Which form it has: box, answer tag, ####, answer statement, last expression."""
-    context: str
-    """What a parser should read: `text` in a box, or the words around it when it is prose."""
+    expression: str
+    """`text` without the sentence around it; `text` where it is no sentence."""
 
 
 def final_answer(completion: str) -> Answer | None:
     """The final answer, in this order of preference: the last box that is not empty; an answer
-    tag; the text after ####; a statement "the answer is ..."; the end of the completion.
+    tag; the text after ####; a statement "the answer is ..."; the last sentence.
 
-    Only what follows the reasoning block counts. None when nothing follows it, or when the
-    completion opens a box or a tag and never puts an answer into one.
+    Only what follows the reasoning block counts. None when nothing follows it, when the completion
+    opens a box or a tag and never puts an answer into one, or when its last sentence states
+    nothing.
     """
     text = _after_reasoning(completion)
-    if "\\boxed" in text:
-        content = last_box(text)
-        return _bounded(content, "box") if content else None
-    if "<answer>" in text:
-        return _bounded(_last_tag(text), "answer tag")
+    if _ANY_BOX.search(text):
+        return _bounded(_final_boxes(text) or _bare_box(text), "box")
+    if tags := list(_TAG.finditer(text)):
+        return _bounded(_last_tag(text, tags), "answer tag")
     if "####" in text:
         return _bounded(text[text.rindex("####") + 4 :].strip().split("\n")[0], "####")
     return _stated(text[-_TAIL:].strip())
@@ -48,52 +103,190 @@ def boxed(text: str) -> str:
     return f"\\boxed{{{text}}}"
 
 
-def trim(text: str) -> str:
-    """Without white space, bold marks, and the full stop that ends a sentence."""
-    return text.lstrip("* \t\n").rstrip("*.,;: \t\n")
-
-
 def last_box(text: str) -> str:
     r"""Content of the last \boxed{...} that closes and is not empty; empty when there is none."""
-    open_braces: list[int] = []
-    start, content = -1, ""
+    boxes = _boxes(text)
+    return boxes[-1].content if boxes else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Box:
+    start: int
+    content: str
+    end: int
+
+
+def _boxes(text: str) -> list[_Box]:
+    """The boxes that close and are not empty, in order; of nested ones the innermost."""
+    opened: list[tuple[int, int] | None] = []
+    boxes: list[_Box] = []
     for token in _BOX_TOKENS.finditer(text):
-        if token[0] == "}" and open_braces:
-            begin = open_braces.pop()
-            if begin > start and text[begin : token.start()].strip():
-                start, content = begin, text[begin : token.start()]
+        if token[0] == "}" and opened:
+            begin = opened.pop()
+            if begin and not (boxes and boxes[-1].start > begin[0]):
+                content = text[begin[1] : token.start()]
+                boxes += [_Box(begin[0], content, token.end())] if content.strip() else []
         elif token[0] == "{":
-            open_braces.append(-1)
+            opened.append(None)
         elif token[0].endswith("{") and token[0] != "\\{":
-            open_braces.append(token.end())
-    return content
+            opened.append((token.start(), token.end()))
+    return boxes
+
+
+def _final_boxes(text: str) -> str:
+    """Content of the last box, with those of the boxes that it is joined to."""
+    boxes = _boxes(text)
+    contents: list[str] = []
+    for box, after in zip(reversed(boxes), [None, *reversed(boxes)], strict=False):
+        if after and not _JOINT.fullmatch(text[box.end : after.start][:80]):
+            break
+        contents.insert(0, trim(box.content))
+    return ", ".join(dict.fromkeys(contents))
+
+
+def _bare_box(text: str) -> str:
+    """What follows \\boxed without braces, as in \\boxed 5."""
+    found = "" if "\\boxed{" in text else _BARE_BOX.findall(text[-_TAIL:])
+    return found[-1] if found else ""
 
 
 def _after_reasoning(completion: str) -> str:
-    _, closed, after = completion.rpartition("</think>")
-    text = after if closed else completion
-    return text.partition("<think>")[0]
+    """What follows the reasoning, up to a next task that the policy made up."""
+    ends = list(_REASONING_END.finditer(completion))
+    text = completion[ends[-1].end() :] if ends else completion
+    text = _NEXT_TASK.split(_REASONING_START.split(text, maxsplit=1)[0].lstrip(), maxsplit=1)[0]
+    text = text.rstrip()
+    return text[:-_END] + _END_TOKENS.sub("", text[-_END:])
 
 
-def _last_tag(text: str) -> str:
-    before, closed, _ = text.rpartition("</answer>")
-    return before.rpartition("<answer>")[2] if closed else ""
+def _last_tag(text: str, tags: list[re.Match[str]]) -> str:
+    """What the last closed pair of tags encloses."""
+    for begin, end in zip(reversed(tags[:-1]), reversed(tags[1:]), strict=True):
+        if (end[1] or end[2]) and not (begin[1] or begin[2]):
+            return text[begin.end() : end.start()]
+    return ""
 
 
 def _bounded(content: str, rule: str) -> Answer | None:
     text = trim(content)
     if not text:
         return None
-    readable = rule == "box" or not (_PROSE.search(text) or _DELIMITER.search(text))
-    return Answer(text, rule, boxed(text) if readable else text)
+    if rule == "box" or len(text) > _TAIL:
+        return Answer(text, rule, text)
+    return Answer(text, rule, _expression(text.rstrip("!")) or text)
 
 
 def _stated(text: str) -> Answer | None:
     statements = list(_STATEMENT.finditer(text))
     if not statements:
-        return Answer(text, "last expression", text) if text else None
-    statement = statements[-1]
-    stated = _bounded(text[statement.end() :].strip().split("\n")[0], "answer statement")
-    if stated is None or stated.context == boxed(stated.text):
-        return stated
-    return Answer(stated.text, stated.rule, text[statement.start() :])
+        return _concluded(text)
+    after = text[statements[-1].end() :].strip()
+    span = _SPAN.match(after)
+    end = _SENTENCE_END.search(after, span.end() if span else 0)
+    return _bounded(_inside(after[: end.start()] if end else after), "answer statement")
+
+
+def _inside(line: str) -> str:
+    """Up to the delimiter that closes before it opens: the statement stood inside mathematics."""
+    closing = _CLOSING.search(line)
+    opens = closing is not None and closing[0].translate(_OPENING) in line[: closing.start()]
+    return line[: closing.start()] if closing and not opens else line
+
+
+def _concluded(text: str) -> Answer | None:
+    """What the last sentence says, courtesies aside."""
+    if (spans := _final_spans(text)) is not None:
+        return Answer(spans, "last expression", spans)
+    sentence = _last_sentence(text)
+    brief = len(text.split()) <= _BRIEF
+    expression = _expression(sentence) or (trim(text) if brief else "")
+    if not expression:
+        return None
+    return Answer(trim(sentence), "last expression", expression)
+
+
+def _last_sentence(text: str) -> str:
+    pieces = [piece.strip() for piece in _SENTENCE_END.split(text) if trim(piece)]
+    while len(pieces) > 1 and _COURTESY.search(pieces[-1]):
+        pieces.pop()
+    return pieces[-1] if pieces else ""
+
+
+def _final_spans(text: str) -> str | None:
+    """The delimited mathematics that ends the text, when it spreads over lines."""
+    spans = list(_SPAN.finditer(text))
+    if not spans or "\n" not in spans[-1][0] or trim(text[spans[-1].end() :]):
+        return None
+    return spans[-1][spans[-1].lastgroup or 0].strip()
+
+
+def _expression(sentence: str) -> str:
+    """The mathematics that a sentence states; empty when it states none, or takes it back."""
+    sentence = _REMARK.sub("", sentence)
+    lead = _LEAD.match(sentence)
+    start, found = _located(sentence[lead.end() :] if lead else sentence)
+    before = sentence[: start + (lead.end() if lead else 0)]
+    return "" if _QUALIFIER.search(before) else found
+
+
+def _located(sentence: str) -> tuple[int, str]:
+    """Where the mathematics begins, and what it is: delimited, or all but a unit, or what follows
+    the last verb, or the last number."""
+    spans = list(_SPAN.finditer(sentence))
+    if spans and not _states_number(sentence[spans[-1].end() :]):
+        return _delimited(sentence, _up_to_stated(sentence, spans))
+    if _MATHEMATICAL.search(sentence) and not _WORD.search(_UNIT_WORDS.sub("", sentence)):
+        return 0, trim(sentence)
+    verbs = list(_VERB.finditer(sentence))
+    if verbs:
+        start = verbs[-1].end()
+        after = trim(_DENIED.sub("", _APPENDED.sub("", sentence[start:])))
+        first = _MATHEMATICAL.search(after)
+        if after and not first and not _MATHEMATICAL.search(sentence):
+            return start, after
+        if first and not _PROSE.search(after[: first.start()]):
+            return start, after
+    return _last_number(sentence)
+
+
+def _states_number(text: str) -> bool:
+    verb = _VERB.search(text)
+    return bool(verb) and bool(_NUMBER.match(text, verb.end()))  # type: ignore[union-attr]
+
+
+def _up_to_stated(sentence: str, spans: list[re.Match[str]]) -> list[re.Match[str]]:
+    """Without the spans behind the last one that follows a verb, unless joined to it."""
+    for at in range(len(spans) - 1, -1, -1):
+        if _AFTER_VERB.search(sentence[: spans[at].start()]):
+            while at + 1 < len(spans) and _CONNECTION.fullmatch(
+                sentence[spans[at].end() : spans[at + 1].start()]
+            ):
+                at += 1
+            return spans[: at + 1]
+    return spans
+
+
+def _delimited(sentence: str, spans: list[re.Match[str]]) -> tuple[int, str]:
+    """The last delimited mathematics with what is joined to it by commas, "and" or "or", and the
+    unit behind it."""
+    first = _first_joined(sentence, spans)
+    joined = ", ".join(trim(span[span.lastgroup or 0]) for span in spans[first:])
+    unit = _UNIT.match(sentence[spans[-1].end() :].split(".")[0])
+    return spans[first].start(), f"{joined}\\text{{ {unit[1]}}}" if unit else joined
+
+
+def _last_number(sentence: str) -> tuple[int, str]:
+    """The last number, with those that are joined to it."""
+    numbers = list(_NUMBER.finditer(sentence))
+    if not numbers:
+        return 0, ""
+    joined = numbers[_first_joined(sentence, numbers) :]
+    return joined[0].start(), ", ".join(match[0].replace("$", "").strip() for match in joined)
+
+
+def _first_joined(sentence: str, parts: list[re.Match[str]]) -> int:
+    """The first of the parts at the end that only commas, "and" or "or" separate."""
+    first = len(parts) - 1
+    while first and _CONNECTION.fullmatch(sentence[parts[first - 1].end() : parts[first].start()]):
+        first -= 1
+    return first

@@ -1,18 +1,13 @@
-"""What a verifier is, how one is built, and how outcomes become rewards."""
+"""What a verifier is, and how outcomes become rewards."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Protocol
 
-from rlvr_platform.config.verifier import (
-    AnyVerifier,
-    ExactVerifier,
-    MathVerifier,
-    NumericVerifier,
-    VerifierConfig,
-)
+from rlvr_platform.config.verifier import VerifierConfig
 from rlvr_platform.types import Outcome
 
 
@@ -30,11 +25,16 @@ class Finding:
 
     def __post_init__(self) -> None:
         """Raise ValueError for a score that is no share, NaN among them."""
-        if self.score is None:
-            return
-        number = isinstance(self.score, float | int) and not isinstance(self.score, bool)
-        if not (number and 0 <= self.score <= 1):
-            raise ValueError(f"the score is {self.score!r}, wanted a number from 0 to 1")
+        if self.score is not None:
+            share(self.score)
+
+
+def share(score: Any) -> float:
+    """`score` as a share of the reward. Raises ValueError unless it is a number from 0 to 1."""
+    number = isinstance(score, Real) and not isinstance(score, bool)
+    if not (number and 0 <= score <= 1):
+        raise ValueError(f"the score is {score!r:.80}, wanted a number from 0 to 1")
+    return float(score)
 
 
 class Verifier(Protocol):
@@ -47,22 +47,6 @@ class Verifier(Protocol):
         answer cannot be read; the pool turns it into an `error` verdict.
         """
         ...
-
-
-def build_verifier(config: AnyVerifier) -> Verifier:
-    """The verifier that `config` describes. Only the math verifier imports math-verify."""
-    if isinstance(config, MathVerifier):
-        from rlvr_platform.verifiers.math import MathEquivalence
-
-        return MathEquivalence()
-    if isinstance(config, NumericVerifier):
-        from rlvr_platform.verifiers.numeric import NumericTolerance
-
-        return NumericTolerance(config.relative_tolerance, config.absolute_tolerance)
-    assert isinstance(config, ExactVerifier)
-    from rlvr_platform.verifiers.exact import ExactText
-
-    return ExactText(config.ignore_case)
 
 
 def reward_of(outcome: Outcome, config: VerifierConfig, score: float | None = None) -> float | None:

@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rlvr_platform.config.verifiers_more import ChoiceVerifier
 from rlvr_platform.types import Outcome
-from rlvr_platform.verifiers.answer import final_answer
 from rlvr_platform.verifiers.base import Finding
+from rlvr_platform.verifiers.text_answer import after_reasoning, text_answer
 
 _TAIL = 4096
 """Characters at the end in which a statement is looked for."""
-_BOUNDED = {"box", "answer tag", "####"}
 _NOUN = r"(?:answer|choice|option|solution)"
 _STATEMENT = re.compile(
+    r"(?P<wrong>\b(?:incorrect|wrong|false|worst|tempting|other)\s+)?"
     rf"\b{_NOUN}(?:\s+(?:{_NOUN}|to\s+[^\n.:;]{{1,80}}?))?[*_\s]*"
     r"(?::|=|\b(?:is|was|would\s+be|should\s+be|must\s+be|will\s+be)\b\s*:?)"
+    r"|\u7b54\u6848\s*(?:\u662f|\u4e3a|:)?"
     r"|\b(?:I|we)(?:'ll|\s+will|\s+would)?\s+(?:choose|pick|select|go\s+with)\b\s*:?",
     re.IGNORECASE,
 )
 _REVERSED = re.compile(
-    r"(?P<before>\b(?:not|nor|neither|than|if)\s+)?\b(?:(?:option|choice|answer)\s+)?"
+    r"(?P<before>\b(?:not|nor|neither|than|if|whether)\s+)?"
+    r"(?:(?P<opens>^|[.!?:,\n]\s*|\b(?:so|thus|therefore|hence|that)\s+)"
+    r"|\b)(?P<noun>(?:option|choice|answer)\s+)?"
     r"[*(]*(?P<label>[^\s*()]{1,3})[*)]*\s+is\s+(?:therefore\s+|clearly\s+|thus\s+)?"
-    r"(?:(?:the\s+)?(?:correct|right|best)\s+(?:answer|option|choice)|the\s+answer)\b",
+    r"(?:(?:the\s+)?(?:correct|right|best)\s+(?:answer|option|choice|one)\b|the\s+answer\b"
+    r"|(?P<bare>(?:correct|right)(?=\s*(?:[.!\n]|\Z))))",
     re.IGNORECASE,
 )
 _LEAD = re.compile(
@@ -34,8 +39,14 @@ _LEAD = re.compile(
     re.IGNORECASE,
 )
 _WRAPPER = re.compile(r"\\(?:text|textbf|textrm|textit|mathrm|mathbf|mathsf|mbox|bf|rm)\b\s*")
+_OTHER = re.compile(r"([A-Z])[\s.,:;!)\]}>*_$]*")
+"""A letter that is no label, where a label would stand."""
 _CLOSING = " \t*_`\"'$)]}>\\"
-_SEPARATOR = re.compile(r"\s*(?:[/,|&+]|\bor\b|\band\b)\s*[(\[*$]*\s*", re.IGNORECASE)
+_SEPARATOR = re.compile(
+    r"\s*(?:[/,|&+]|\bor\b|\band\b)\s*(?:(?:maybe|perhaps|possibly|even)\b\s*)?[(\[*$]*\s*",
+    re.IGNORECASE,
+)
+_AFTER_LABEL = re.compile(r"^[\s.:)\]*]*(?:[-\u2013\u2014]\s+)?")
 _SENTENCE = re.compile(r"[.;!?](?:\s|$)")
 _CONNECTIVE = re.compile(r"\s+(?:because|since|as|due|for|given|which|is|or|and)\b", re.IGNORECASE)
 _WORDS = {"A", "I"}
@@ -107,29 +118,42 @@ def _index(gold: str, count: int) -> int:
 
 
 def _stated(prediction: str, choices: Mapping[str, str]) -> Stated | None:
-    answer = final_answer(prediction)
-    if answer is None:
-        return None
-    if answer.rule in _BOUNDED:
-        labels = _read(answer.text, choices)
-        return Stated(labels, answer.text, answer.rule) if labels else None
-    after = prediction.rpartition("</think>")[2].partition("<think>")[0].strip()
-    whole = _read(after, choices, alone=True)
-    return Stated(whole, after, "whole completion") if whole else _statement(after, choices)
+    answer = text_answer(prediction)
+    if answer.marked:
+        text = _compatible(answer.text[:_TAIL])
+        labels = _read(text, choices)
+        return Stated(labels, text, answer.rule) if labels else None
+    after = after_reasoning(prediction)
+    text = _compatible(after[-_TAIL:])
+    if len(after) < _TAIL and (whole := _read(text, choices, alone=True)):
+        return Stated(whole, text, "whole completion")
+    return _statement(text, choices) or _line(text, choices)
+
+
+def _compatible(text: str) -> str:
+    """Full-width letters and marks as plain ones."""
+    return unicodedata.normalize("NFKC", text)
 
 
 def _statement(text: str, choices: Mapping[str, str]) -> Stated | None:
     """The last statement that names a choice."""
-    text = text[-_TAIL:]
     found: list[tuple[int, Stated]] = []
     for match in _STATEMENT.finditer(text):
         line = text[match.end() :].lstrip(" \t\n*:").partition("\n")[0]
-        if labels := _read(line, choices):
+        if not match["wrong"] and (labels := _read(line, choices)):
             found.append((match.start(), Stated(labels, line.strip()[:200], "answer statement")))
     for match in _REVERSED.finditer(text):
-        if match["label"] in choices and not match["before"]:
+        placed = not match["bare"] or match["noun"] or match["opens"] is not None
+        if match["label"] in choices and placed and not match["before"]:
             found.append((match.start(), Stated((match["label"],), match[0], "answer statement")))
     return max(found, key=lambda entry: entry[0])[1] if found else None
+
+
+def _line(text: str, choices: Mapping[str, str]) -> Stated | None:
+    """A choice on a line of its own; several lines must agree."""
+    lines = [line for line in text.split("\n") if line.strip()]
+    labels = dict.fromkeys(label for line in lines for label in _read(line, choices, alone=True))
+    return Stated(tuple(labels), "\n".join(labels), "line of its own") if labels else None
 
 
 def _read(text: str, choices: Mapping[str, str], alone: bool = False) -> tuple[str, ...]:
@@ -142,7 +166,9 @@ def _read(text: str, choices: Mapping[str, str], alone: bool = False) -> tuple[s
     for part in (unwrapped, plain, *_SENTENCE.split(unwrapped, maxsplit=1)[:1]):
         if by_text := _with_text(part, choices):
             return tuple(by_text)
-    named = _with_text(rest, choices)
+    named = _with_text(_AFTER_LABEL.sub("", rest, count=1), choices)
+    if not labels and (other := _OTHER.fullmatch(plain)):
+        return (other[1],)
     if not labels or (alone and not named):
         return ()
     return tuple(dict.fromkeys([*labels, *named]))
@@ -182,9 +208,11 @@ def _ends_label(same_case: bool, label: str, rest: str) -> bool:
 
 
 def _with_text(text: str, choices: Mapping[str, str]) -> list[str]:
-    """Labels whose text is `text`, case, white space and closing marks aside."""
-    wanted = _normal(text)
-    return [label for label, entry in choices.items() if wanted and _normal(entry) == wanted]
+    """The one label whose text is `text`; else case, white space and closing marks aside."""
+    wanted, same = _normal(text), " ".join(text.split())
+    exact = [label for label, entry in choices.items() if same and entry == same]
+    alike = [label for label, entry in choices.items() if wanted and _normal(entry) == wanted]
+    return exact or (alike if len(alike) == 1 else [])
 
 
 def _normal(text: str) -> str:

@@ -7,6 +7,7 @@ server, and the earliest deadline. All of its state belongs to its thread; `put`
 from __future__ import annotations
 
 import contextlib
+import math
 import selectors
 import socket
 import threading
@@ -27,6 +28,12 @@ _TASKS_PER_WORKER = 2
 _DEATHS_PER_TASK = 2
 """A death may come from outside (a kill, the memory of the machine), hence one retry."""
 _FORK_DEADLINE_S = 20.0
+_SLOW = 16.0
+"""Times the mean: an item that takes longer makes way while others wait."""
+_LEAST_PATIENCE_S = 0.05
+"""Well above the cost of replacing a process, which making way takes."""
+_PACE_WEIGHT, _PACE_LEAST = 1 / 256, 32
+"""Of the newest verdict in the mean, and the verdicts before which nothing counts as slow."""
 _SERVER_STARTS = 3
 """Tries to replace a fork server that was killed."""
 
@@ -74,6 +81,25 @@ class Inbox:
             self._wake.send(b"x")
 
 
+class Pace:
+    """How long items take, to tell the ones that hold up the others."""
+
+    def __init__(self) -> None:
+        self._mean_s, self._count = 0.0, 0
+
+    def add(self, seconds: float) -> None:
+        """Learn from a verdict."""
+        self._count += 1
+        self._mean_s += max(1 / self._count, _PACE_WEIGHT) * (seconds - self._mean_s)
+
+    @property
+    def patience_s(self) -> float:
+        """Seconds after which an item is slow."""
+        if self._count < _PACE_LEAST:
+            return math.inf
+        return max(_LEAST_PATIENCE_S, _SLOW * self._mean_s)
+
+
 class Dispatcher:
     """Gives every task that `put` accepts exactly one delivery, or a failure when it ends."""
 
@@ -83,6 +109,8 @@ class Dispatcher:
         self._closing = threading.Event()
         self._started: Future[None] = Future()
         self._queue: deque[Task] = deque()
+        self._slow: deque[Task] = deque()
+        self._pace = Pace()
         self._forking: deque[tuple[Worker, float]] = deque()
         self._workers: dict[int, Worker] = {}
         self._selector = selectors.DefaultSelector()
@@ -123,10 +151,12 @@ class Dispatcher:
 
     def _end(self, reason: Exception) -> None:
         held = [task for worker in self._workers.values() for task in worker.tasks]
-        self._detach()
-        self._server.stop()
-        for task in [*held, *self._queue, *self._inbox.close(reason)]:
-            task.fail(reason)
+        try:
+            self._detach()
+            self._server.stop()
+        finally:
+            for task in [*held, *self._queue, *self._slow, *self._inbox.close(reason)]:
+                task.fail(reason)
 
     def _attach(self) -> None:
         self._selector.register(self._server.control, selectors.EVENT_READ)
@@ -165,7 +195,12 @@ class Dispatcher:
         return max(0.0, min(limits) - time.monotonic()) if limits else None
 
     def _limit(self, worker: Worker) -> float:
-        return worker.since + self._config.pool.deadline_s - worker.tasks[0].spent
+        """When its first task has had its time: the whole of it, unless it keeps others waiting."""
+        task = worker.tasks[0]
+        allowed = self._config.pool.deadline_s - task.spent
+        if not task.postponed and (self._queue or len(worker.tasks) > 1):
+            allowed = min(allowed, self._pace.patience_s)
+        return worker.since + allowed
 
     def _hear(self, message: dict[str, Any]) -> None:
         if "forked" in message:
@@ -206,16 +241,19 @@ class Dispatcher:
         return worker.judged > before
 
     def _accept(self, worker: Worker, answer: Sequence[Any]) -> None:
-        """An item without memory in a used process is tried again alone, in a new one."""
+        """Deliver, unless earlier items may have taken the memory that this one missed.
+
+        It is tried again then. Retries end, since a new process's first item has no such excuse.
+        """
         task = worker.tasks[0]
-        starved = answer[0] == Outcome.ERROR and answer[2].startswith(MemoryError.__name__)
-        if starved and worker.judged and not task.deaths:
-            task.deaths += 1
-            task.spent += answer[3]
-            self._queue.appendleft(task)
+        outcome, _, rule, seconds, *_ = answer
+        if worker.judged and outcome == Outcome.ERROR and rule.startswith(MemoryError.__name__):
             worker.retiring = True
+            task.spent += seconds
+            self._queue.appendleft(task)
         else:
             task.deliver(*answer)
+            self._pace.add(seconds)
         worker.tasks.popleft()
         worker.judged += 1
 
@@ -244,10 +282,14 @@ class Dispatcher:
     def _give_up(self, pid: int, worker: Worker, now: float) -> None:
         self._server.kill(pid)
         self._drop(pid)
-        task = worker.tasks.popleft()
-        rule = f"no verdict within {self._config.pool.deadline_s:g} s"
-        task.deliver(Outcome.TIMEOUT, "", rule, task.spent + now - worker.since)
+        task, deadline_s = worker.tasks.popleft(), self._config.pool.deadline_s
         self._queue.extendleft(reversed(worker.tasks))
+        seconds = task.spent + now - worker.since
+        if seconds < deadline_s:
+            task.postponed = True
+            self._slow.append(task)
+        else:
+            task.deliver(Outcome.TIMEOUT, "", f"no verdict within {deadline_s:g} s", seconds)
 
     def _bury(self, pid: int, reason: str) -> None:
         worker = self._workers[pid]
@@ -273,20 +315,29 @@ class Dispatcher:
         self._queue.extendleft(reversed(worker.tasks))
 
     def _feed(self) -> None:
-        if not self._queue:
+        if not (self._queue or self._slow):
             return
         self._top_up()
         able = [(pid, worker) for pid, worker in self._workers.items() if worker.able]
         # Level by level, so that few tasks spread over all workers.
         for level in range(_TASKS_PER_WORKER):
             for pid, worker in able:
-                if self._queue and len(worker.tasks) == level:
-                    worker.assign(self._queue.popleft())
+                if len(worker.tasks) == level and (task := self._next_for(worker)):
+                    worker.assign(task)
                     self._flush(pid, worker)
 
+    def _next_for(self, worker: Worker) -> Task | None:
+        """Nothing queues behind a slow task; slow ones come last, to as many workers again."""
+        if self._queue and not worker.slowed:
+            return self._queue.popleft()
+        slowed = sum(worker.slowed for worker in self._workers.values())
+        if self._slow and not worker.tasks and slowed < self._config.pool.workers:
+            return self._slow.popleft()
+        return None
+
     def _top_up(self) -> None:
-        staying = sum(not worker.retiring for worker in self._workers.values())
-        for _ in range(self._config.pool.workers - staying - len(self._forking)):
+        ready = sum(not (w.retiring or w.slowed) for w in self._workers.values())
+        for _ in range(self._config.pool.workers - ready - len(self._forking)):
             self._forking.append((self._server.fork(), time.monotonic()))
 
     def _replace_server(self) -> None:

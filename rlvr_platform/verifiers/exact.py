@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rlvr_platform.config.verifiers_more import ExactVerifier
 from rlvr_platform.types import Outcome
 from rlvr_platform.verifiers.base import Finding
 
@@ -25,3 +26,8 @@ class ExactText:
 
     def _canonical(self, text: str) -> str:
         return text.casefold() if self.ignore_case else text
+
+
+def build(config: ExactVerifier) -> ExactText:
+    """The verifier of these settings."""
+    return ExactText(config.ignore_case)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rlvr_platform.config.verifier import AnyVerifier, MathVerifier
+from rlvr_platform.config.verifier import AnyVerifier
+from rlvr_platform.config.verifiers_math import MathVerifier, NumericVerifier
+from rlvr_platform.config.verifiers_more import ExactVerifier, GymVerifier
 from rlvr_platform.types import Outcome, Prompt, Verdict
 from rlvr_platform.verifiers.answer import boxed
 from rlvr_platform.verifiers.pool import GradeItem, VerifierPool
@@ -24,8 +26,18 @@ class BadGold:
     reason: str
 
 
+ANSWERS = (MathVerifier, NumericVerifier, ExactVerifier, GymVerifier)
+"""Verifiers whose gold answer is itself an answer. Other gold texts are tests, schemas, rules."""
+
+
 def check_gold(prompts: Sequence[Prompt], pool: VerifierPool) -> list[BadGold]:
-    """Grade every gold answer as if a completion had given it; returns those not correct."""
+    """The prompts whose gold answer is of no use to the pool's verifier.
+
+    An answer must be correct when a completion gives it. Of any other gold text an empty
+    completion must get a verdict: a verifier that cannot read its gold text reaches none.
+    """
+    is_answer = isinstance(pool.config.use, ANSWERS)
+    useless = (Outcome.TIMEOUT, Outcome.ERROR)
     items = [
         GradeItem(_completion(pool.config.use, prompt.gold), prompt.gold, prompt.options)
         for prompt in prompts
@@ -33,7 +45,7 @@ def check_gold(prompts: Sequence[Prompt], pool: VerifierPool) -> list[BadGold]:
     return [
         _bad(prompt, verdict)
         for prompt, verdict in zip(prompts, pool.grade(items), strict=True)
-        if verdict.outcome is not Outcome.CORRECT
+        if (verdict.outcome is not Outcome.CORRECT if is_answer else verdict.outcome in useless)
     ]
 
 
@@ -44,4 +56,6 @@ def _bad(prompt: Prompt, verdict: Verdict) -> BadGold:
 
 
 def _completion(use: AnyVerifier, gold: str) -> str:
-    return boxed(gold) if isinstance(use, MathVerifier) else gold
+    if isinstance(use, MathVerifier):
+        return boxed(gold)
+    return gold if isinstance(use, ANSWERS) else ""

@@ -13,6 +13,7 @@ from rlvr_platform.config.verifiers_more import JsonSchemaVerifier
 from rlvr_platform.types import Outcome
 from rlvr_platform.verifiers.base import Finding
 from rlvr_platform.verifiers.json_text import fenced, parse_json
+from rlvr_platform.verifiers.text_answer import after_reasoning
 
 
 class JsonSchema:
@@ -27,7 +28,7 @@ class JsonSchema:
     def verify(self, prediction: str, gold: str, options: Mapping[str, Any]) -> Finding:
         """Raises ValueError when `gold` is to be the schema and is none."""
         validator = self._validator or self._compile(_schema(gold))
-        text = fenced(prediction.rpartition("</think>")[2])
+        text = fenced(after_reasoning(prediction))
         if not text:
             return Finding(Outcome.NO_ANSWER, "", "empty completion")
         try:
@@ -40,6 +41,8 @@ class JsonSchema:
         return Finding(Outcome.WRONG, text, f"{problem.json_path}: {problem.message[:200]}")
 
     def _compile(self, schema: Any) -> Validator:
+        if not isinstance(schema, dict | bool):
+            raise ValueError(f"not a JSON schema but a {type(schema).__name__}")
         kind = jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator)
         try:
             kind.check_schema(schema)

@@ -1,11 +1,16 @@
-"""Mathematics: equivalence by math-verify (https://github.com/huggingface/Math-Verify).
+"""Mathematics: the final answer of a completion against the gold answer.
 
-The only module that imports math-verify.
+Answer and gold are brought into one spelling (math_text), taken apart (math_structure) and compared
+(math_compare). What that grammar cannot read goes to math-verify
+(https://github.com/huggingface/Math-Verify), unless its cost has no bound. The only module that
+imports math-verify.
 """
 
 from __future__ import annotations
 
 import logging
+import re
+import sys
 from collections.abc import Mapping
 from functools import lru_cache
 from itertools import product
@@ -13,48 +18,96 @@ from typing import Any
 
 import math_verify
 
+from rlvr_platform.config.verifiers_math import MathVerifier
 from rlvr_platform.types import Outcome
-from rlvr_platform.verifiers.answer import boxed, final_answer, last_box, trim
+from rlvr_platform.verifiers.answer import Answer, boxed, final_answer, last_box
 from rlvr_platform.verifiers.base import Finding
+from rlvr_platform.verifiers.math_compare import Comparison
+from rlvr_platform.verifiers.math_expression import RECURSION_LIMIT, NotReadable
+from rlvr_platform.verifiers.math_guards import bounded, restates, says_more
+from rlvr_platform.verifiers.math_structure import read_shape
+from rlvr_platform.verifiers.math_text import normalise
 
 # It warns that its time limits are off. They must be: they work by signals, which need the main
 # thread and cannot stop a loop in C. The pool's deadline bounds every call instead.
 logging.getLogger("math_verify").setLevel(logging.ERROR)
 
+_DELIMITED = re.compile(r"\s*(?:\$([^$]*)\$|\\\((.*)\\\)|\\\[(.*)\\\])\s*", re.DOTALL)
+_LONGEST = 16_000
+"""Characters of an answer. Longer ones are no answers, and not every step is linear in them."""
+_SOMETHING = re.compile(r"[^\W_]|\\emptyset|\\infty|\\\{")
+
 
 class MathEquivalence:
     """The final answer of the completion is mathematically equal to the gold answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, policy: MathVerifier | None = None) -> None:
+        self._policy = policy or MathVerifier()
+        sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION_LIMIT))
         # The first call builds the LaTeX parser's tables; forked workers inherit them.
-        self.verify(boxed(r"\frac{1}{2}"), "0.5", {})
+        _same_for_math_verify(r"\frac{1}{2}", "0.5")
 
     def verify(self, prediction: str, gold: str, options: Mapping[str, Any]) -> Finding:
-        """Raises ValueError when `gold` cannot be parsed."""
-        wanted = _parse_gold(gold)
+        """`options` may override the policy's fields for this prompt.
+
+        Raises ValueError when `gold` has nothing to compare with.
+        """
+        wanted = _read_gold(gold)
         answer = final_answer(prediction)
         if answer is None:
             return Finding(Outcome.NO_ANSWER, "", "no final answer")
-        found = _parse(answer.context)
-        if not found:
+        if len(answer.expression) > _LONGEST:
+            return Finding(Outcome.WRONG, answer.text[:80], f"{answer.rule}: too long to compare")
+        given = normalise(answer.expression)
+        if not _SOMETHING.search(given):
             return Finding(Outcome.NO_ANSWER, "", f"{answer.rule}: no expression in it")
-        equal = any(_equal(g, f) for g, f in product(wanted, found))
-        # The last parse is the text that was read, where the form does not bound the answer.
-        extracted = str(found[-1]) if answer.context == answer.text else answer.text
+        equal, rule = self._judge(wanted, given, answer, _merged(self._policy, options))
         outcome = Outcome.CORRECT if equal else Outcome.WRONG
-        return Finding(outcome, extracted, f"{answer.rule}, math-verify")
+        return Finding(outcome, answer.expression.strip(), f"{answer.rule}, {rule}")
+
+    def _judge(
+        self, wanted: str, given: str, answer: Answer, policy: MathVerifier
+    ) -> tuple[bool, str]:
+        if wanted == given:
+            return True, "same text"
+        if policy.unevaluated == "reject" and restates(wanted, given):
+            return False, "not evaluated"
+        try:
+            equal = Comparison(policy).same(read_shape(wanted), read_shape(given))
+            return equal, "compared"
+        except NotReadable:
+            pass
+        except RecursionError:
+            return False, "nested too deeply"
+        if says_more(wanted, given):
+            return False, "words that qualify it"
+        if not (bounded(wanted) and bounded(given)):
+            return False, "too large to compare"
+        return _same_for_math_verify(wanted, given), "math-verify"
 
 
 @lru_cache(maxsize=4096)
-def _parse_gold(gold: str) -> tuple[Any, ...]:
-    # Bare gold answers parse badly: math-verify expects prose with marked mathematics.
-    parsed = _parse(boxed(trim(last_box(gold) or gold)))
-    if not parsed:
+def _read_gold(gold: str) -> str:
+    text = last_box(gold) or gold
+    if whole := _DELIMITED.fullmatch(text):
+        text = next(part for part in whole.groups() if part is not None)
+    text = normalise(text)
+    if not _SOMETHING.search(text) or text.count("{") != text.count("}"):
         raise ValueError(f"the gold answer {gold[:80]!r} has no mathematics to compare with")
-    return tuple(parsed)
+    return text
 
 
-def _parse(text: str) -> list[Any]:
+def _merged(policy: MathVerifier, options: Mapping[str, Any]) -> MathVerifier:
+    own = {name: options[name] for name in MathVerifier.model_fields if name in options}
+    return MathVerifier.model_validate({**policy.model_dump(), **own}) if own else policy
+
+
+def _same_for_math_verify(gold: str, answer: str) -> bool:
+    return any(_equal(g, a) for g, a in product(_parsed(boxed(gold)), _parsed(boxed(answer))))
+
+
+@lru_cache(maxsize=1024)
+def _parsed(text: str) -> list[Any]:
     """SymPy expression and source text, as far as math-verify finds them."""
     return math_verify.parse(text, parsing_timeout=None, raise_on_error=True)
 

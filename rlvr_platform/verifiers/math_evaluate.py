@@ -19,6 +19,7 @@ _MAX_EXPONENT = 1e12
 """Natural logarithm of the largest number that is evaluated in floating point."""
 _DIGITS = 50
 _MAX_DIGITS = 6000
+_ROUNDS = 3
 _INTEGERS = frozenset("nkmN")
 """Symbols that stand for integers by convention, e.g. in (-1)^n."""
 _RANGES = ((0.05, 0.95), (1.1, 3.0), (-0.95, -0.05), (0.1, 0.9), (-3.0, -1.1), (4.0, 9.0))
@@ -53,6 +54,11 @@ def exact(node: Node) -> Fraction | None:
         return None
 
 
+def value_at(node: Node, point: Mapping[str, Any]) -> Any:
+    """The mpmath value where the symbols have these values. Raises TooLarge or Undefined."""
+    return _at(node, point, _DIGITS)
+
+
 def constant(node: Node, digits: int = _DIGITS) -> Any:
     """The mpmath value of a tree without symbols. Raises TooLarge or Undefined."""
     return _at(node, {}, digits)
@@ -75,20 +81,26 @@ def _near(x: Any, y: Any) -> bool:
 
 
 def _confirmed(a: Node, b: Node, point: Mapping[str, Any], x: Any, y: Any) -> bool:
-    """Whether `x` and `y`, which are near, stay equal at a precision that resolves a unit.
+    """Whether `x` and `y` stay equal, or become so, at precisions that resolve a unit.
 
-    A difference that is an error of rounding shrinks with the precision, a true one does not.
+    A difference that is an error of rounding changes with the precision, a true one does not.
     """
-    size = max(_log10(x), _log10(y))
-    digits = int(3 * _DIGITS + 1.1 * size)
-    if digits > _MAX_DIGITS:
-        return False
-    with mpmath.workdps(digits):
-        before = abs(x - y)
-        x, y = _at(a, point, digits), _at(b, point, digits)
-        distance, unit = abs(x - y), mpmath.mpf(10) ** (20 - digits)
-        shrunk = 0 < before and distance < before * mpmath.mpf(10) ** -_DIGITS
-        return bool(distance <= max(abs(x), abs(y)) * unit or shrunk)
+    digits = _DIGITS
+    for _ in range(_ROUNDS):
+        digits = int(max(3 * digits, 3 * _DIGITS + 1.1 * max(_log10(x), _log10(y))))
+        if digits > _MAX_DIGITS:
+            return False
+        with mpmath.workdps(digits):
+            before = abs(x - y) or mpmath.mpf(10) ** -_DIGITS
+            x, y = _at(a, point, digits), _at(b, point, digits)
+            distance = abs(x - y)
+            if distance <= max(abs(x), abs(y)) * mpmath.mpf(10) ** (20 - digits):
+                return True
+            if distance < before * mpmath.mpf(10) ** -_DIGITS:
+                return True
+            if abs(distance - before) <= before * mpmath.mpf(10) ** -10:
+                return False
+    return False
 
 
 def _log10(x: Any) -> float:
@@ -98,7 +110,7 @@ def _log10(x: Any) -> float:
 def _same_function(a: Node, b: Node, names: frozenset[str]) -> bool:
     agreed = {True: 0, False: 0}
     for trial in range(len(_RANGES)):
-        point = {name: _sample(name, trial) for name in names}
+        point = sample_point(names, trial)
         try:
             x = _at(a, point, _DIGITS)
             real = abs(mpmath.im(x)) <= abs(x) * mpmath.mpf(10) ** -30
@@ -109,13 +121,20 @@ def _same_function(a: Node, b: Node, names: frozenset[str]) -> bool:
             continue
         except TooLarge:
             return False
-        same = _near(x, y) and (
-            max(abs(x), abs(y)) > mpmath.mpf(10) ** -20 or _confirmed(a, b, point, x, y)
-        )
+        try:
+            plain = _near(x, y) and max(abs(x), abs(y)) > mpmath.mpf(10) ** -20
+            same = plain or _confirmed(a, b, point, x, y)
+        except (Undefined, TooLarge):
+            return False
         if real and not same:
             return False
         agreed[real] += 1 if same else -100
     return agreed[True] > 0 or agreed[False] > 0
+
+
+def sample_point(names: frozenset[str], trial: int) -> dict[str, Any]:
+    """Values for symbols: a pure function of their names and of `trial`, 0 to 5."""
+    return {name: _sample(name, trial) for name in names}
 
 
 def _sample(name: str, trial: int) -> Any:
@@ -185,7 +204,7 @@ def _root(base: Any, degree: Fraction | None, value: Any, power: int = 1) -> Any
         return (-mpmath.power(-base, 1 / mpmath.mpf(value))) ** power
     if base == 0:
         return mpmath.mpf(0)
-    return mpmath.power(base, power / value if power != 1 else 1 / mpmath.mpmathify(value))
+    return mpmath.power(base, power / mpmath.mpmathify(value))
 
 
 def _opaque(name: str, argument: Any) -> Any:

@@ -10,20 +10,27 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import NoReturn
 
-MAX_DEPTH = 150
-"""Nesting that is followed; Python's own recursion limit lies behind it."""
+MAX_DEPTH = 500
+"""Nesting that is followed."""
+MAX_LENGTH = 12_000
+"""Characters of an expression. A sum is as deep as it has terms: see `RECURSION_LIMIT`."""
+RECURSION_LIMIT = 30_000
+"""What Python's recursion limit has to be for the longest and deepest expression."""
 FUNCTIONS = frozenset(
-    "sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth "
-    "ln log lg exp".split()
+    (
+        *("sin", "cos", "tan", "cot", "sec", "csc"),
+        *("arcsin", "arccos", "arctan", "arccot", "arcsec", "arccsc"),
+        *("sinh", "cosh", "tanh", "coth", "ln", "log", "lg", "exp"),
+    )
 )
-GREEK = frozenset(
-    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu "
-    "xi rho sigma tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi "
-    "Omega ell hbar".split()
+_LETTERS = (
+    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi "
+    "rho sigma tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi "
+    "Omega ell hbar"
 )
-_TOKEN = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+|\\[a-zA-Z]+|\\.|[a-zA-Z]'*|\S)")
+GREEK = frozenset(_LETTERS.split())
+_TOKEN = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+|\\[a-zA-Z]+|\\.|[a-zA-Z]'*|\S)", re.ASCII)
 _PRODUCT = {"*": "*", "\\cdot": "*", "\\times": "*", "/": "/", "\\div": "/", "\\bmod": "mod"}
 _CLOSING = {"(": ")", "[": "]", "{": "}", "\\{": "\\}", "|": "|"}
 _ROUNDING = {"\\lfloor": ("floor", "\\rfloor"), "\\lceil": ("ceil", "\\rceil")}
@@ -49,10 +56,13 @@ class Node:
 @lru_cache(maxsize=4096)
 def read_expression(text: str) -> Node:
     """The tree of `text`. Raises NotReadable."""
-    if len(text) > 4000:
+    if len(text) > MAX_LENGTH:
         raise NotReadable("too long")
     reader = _Reader(_TOKEN.findall(text))
-    node = reader.expression(0)
+    try:
+        node = reader.expression(0)
+    except RecursionError as problem:
+        raise NotReadable("nested too deeply") from problem
     if reader.peek():
         raise NotReadable(f"{reader.peek()!r} was not expected")
     return node
@@ -201,16 +211,13 @@ class _Reader:
             node = self.expression(0)
             self._expect(closing)
             return Node(op, (node,))
-        if token[:1].isdigit() or token[:1] == ".":
+        if token[:1].isdecimal() or token[:1] == ".":
             return self._number(token)
         if token[:1] == "\\":
             return self._command_operand(token[1:])
         if token[:1].isalpha() and token[:1].isascii():
             return self._symbol(token)
-        self._fail(token)
-
-    def _fail(self, token: str) -> NoReturn:
-        raise NotReadable(f"{token!r} was not expected" if token else "it ends too early")
+        raise _unexpected(token)
 
     def _signed(self) -> Node:
         negative = False
@@ -237,7 +244,7 @@ class _Reader:
             return Node("const", name=name)
         if name in GREEK or name in ("circ", "prime"):
             return self._symbol(name)
-        self._fail("\\" + name)
+        raise _unexpected("\\" + name)
 
     def _argument(self) -> Node:
         """A braced group, or one digit or token as in \\frac12."""
@@ -304,6 +311,10 @@ class _Reader:
             parts.append(self._next())
         self._expect("}")
         return "".join(parts)
+
+
+def _unexpected(token: str) -> NotReadable:
+    return NotReadable(f"{token!r} was not expected" if token else "it ends too early")
 
 
 def _product(left: Node, right: Node) -> Node:

@@ -1,4 +1,4 @@
-"""Numbers: the last number of the completion, within a tolerance of the gold number."""
+"""Numbers: the final number of the completion, within a tolerance of the gold number."""
 
 from __future__ import annotations
 
@@ -7,38 +7,63 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
-from typing import Any
+from typing import Any, Literal
 
+from rlvr_platform.config.verifiers_math import NumericVerifier
 from rlvr_platform.types import Outcome
+from rlvr_platform.verifiers.answer import final_answer
 from rlvr_platform.verifiers.base import Finding
+from rlvr_platform.verifiers.math_quantity import SCALES, canonical_unit
 
 _UNSIGNED = r"(?:\d{1,3}(?:,\d{3})+(?![\d,])|\d+)(?:\.\d+)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?"
 # A minus after a digit, a letter or a closing bracket subtracts; elsewhere it is a sign.
 _NUMBER = re.compile(
-    rf"(?:(?<![\w)\]}}.])(?P<sign>[-+])\s?)?\$?(?<![\w.])(?P<value>{_UNSIGNED})"
-    rf"(?:\s?/\s?(?P<divisor>{_UNSIGNED}))?"
+    rf"(?:(?<![\w)\]}}.])(?P<sign>[-+])\s?)?\$?(?<![\w.])"
+    rf"(?:\\[dt]?frac\s?\{{(?P<above>{_UNSIGNED})\}}\s?\{{(?P<below>{_UNSIGNED})\}}"
+    rf"|(?P<value>{_UNSIGNED})(?:\s?/\s?(?P<divisor>{_UNSIGNED}))?)"
+    r"(?:\s?(?:\*|\\times|\\cdot)\s?10\s?\^\s?\{?(?P<exponent>[-+]?\d{1,9})\}?)?"
+    rf"(?:\s(?P<scale>{'|'.join(SCALES)})\b)?(?P<percent>\s?%|\spercent\b)?"
 )
-_PLAIN = str.maketrans({"\u2212": "-", "\u2013": "-", "\u00a0": " ", "\u202f": " "})
+_UNIT = re.compile(
+    r"\s*(?:\\(?:text|mathrm)\{\s*)?([a-zA-Z]+(?:\s?(?:/|per)\s?[a-zA-Z]+)?(?:\^?\d)?)"
+)
+_ALTERNATIVE = re.compile(r"\s*,?\s*(?:or|and|to)\s*", re.IGNORECASE)
+_PLAIN = str.maketrans({"\u2212": "-", "\u2013": "-", "\u00a0": " ", "\u202f": " ", "\u00d7": "*"})
+_MARKED = ("box", "answer tag", "####", "answer statement")
+_HUNDRED = Decimal(100)
 # Wide enough that no literal overflows; untrapped, so that 1/0 is an infinity, not an exception.
 _ARITHMETIC = Context(prec=60, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
 
 
+def build(config: NumericVerifier) -> NumericTolerance:
+    """The verifier of these settings."""
+    tolerances = config.relative_tolerance, config.absolute_tolerance
+    return NumericTolerance(*tolerances, config.percent, config.units)
+
+
 @dataclass(frozen=True, slots=True)
 class NumericTolerance:
-    """|answer - gold| <= max(absolute, relative * |gold|); a percent sign is ignored."""
+    """|answer - gold| <= max(absolute, relative * |gold|)."""
 
     relative: float
     absolute: float
+    percent: Literal["ignore", "scale"] = "ignore"
+    units: Literal["ignore", "agree"] = "agree"
 
     def verify(self, prediction: str, gold: str, options: Mapping[str, Any]) -> Finding:
         """Raises ValueError when `gold` is not one number."""
-        wanted = read_number(gold)
-        found = deque(_NUMBER.finditer(_simplify(prediction)), maxlen=1)
+        wanted, unit = _read(gold, self.percent)
+        text, rule = _final_text(prediction)
+        found = deque(_NUMBER.finditer(text), maxlen=2)
         if not found:
-            return Finding(Outcome.NO_ANSWER, "", "no number in the completion")
-        close = self._close(_value(found[0]), wanted)
-        outcome = Outcome.CORRECT if close else Outcome.WRONG
-        return Finding(outcome, found[0][0].strip(), "last number")
+            return Finding(Outcome.NO_ANSWER, "", f"{rule}: no number in it")
+        match = found[-1]
+        if len(found) == 2 and _undecided(text, found[0], match):
+            return Finding(Outcome.WRONG, text[found[0].start() :][:80], f"{rule}: several numbers")
+        close = self._close(_value(match, self.percent), wanted)
+        agrees = self.units == "ignore" or _units_agree(unit, text[match.end() :])
+        outcome = Outcome.CORRECT if close and agrees else Outcome.WRONG
+        return Finding(outcome, match[0].strip(), rule)
 
     def _close(self, answer: Decimal, gold: Decimal) -> bool:
         if not answer.is_finite():
@@ -49,25 +74,63 @@ class NumericTolerance:
 
 
 def read_number(text: str) -> Decimal:
-    """The number that `text` is, with an optional currency or percent sign.
+    """The number that `text` is, with an optional currency sign, percent sign or known unit.
 
-    Raises ValueError when it is anything else.
+    A percent sign is ignored. Raises ValueError when `text` is anything else.
     """
-    match = _NUMBER.fullmatch(_simplify(text).strip().removesuffix("%").strip())
-    value = _value(match) if match else Decimal("NaN")
+    return _read(text, "ignore")[0]
+
+
+def _read(text: str, percent: str) -> tuple[Decimal, str]:
+    plain = _simplify(text).strip()
+    match = _NUMBER.match(plain)
+    rest = plain[match.end() :].strip() if match else ""
+    unit, known = canonical_unit(rest) if rest else ("", True)
+    value = _value(match, percent) if match and known else Decimal("NaN")
     if not value.is_finite():
         raise ValueError(f"the gold answer {text[:80]!r} is not a number")
-    return value
+    return value, unit
+
+
+def _final_text(prediction: str) -> tuple[str, str]:
+    """The marked final answer, or else the whole completion."""
+    answer = final_answer(prediction)
+    if answer is None or answer.rule not in _MARKED:
+        return _simplify(prediction), "last number"
+    return _simplify(answer.text).rpartition("=")[2], f"{answer.rule}, last number"
+
+
+def _undecided(text: str, before: re.Match[str], last: re.Match[str]) -> bool:
+    """Whether the last two numbers are alternatives, or nothing but numbers was written."""
+    between = text[before.end() : last.start()]
+    return bool(_ALTERNATIVE.fullmatch(between)) or (
+        not between.strip(" ,;\n") and not _NUMBER.sub("", text).strip(" ,;.\n")
+    )
+
+
+def _units_agree(gold: str, after: str) -> bool:
+    match = _UNIT.match(after)
+    if not gold or not match:
+        return True
+    unit, known = canonical_unit(match[1])
+    return not known or unit == gold
 
 
 def _simplify(text: str) -> str:
     return text.translate(_PLAIN).replace("{,}", ",").replace("\\$", "$").replace("\\%", "%")
 
 
-def _value(match: re.Match[str]) -> Decimal:
-    value = _decimal(match["value"])
-    if match["divisor"]:
-        value = _ARITHMETIC.divide(value, _decimal(match["divisor"]))
+def _value(match: re.Match[str], percent: str) -> Decimal:
+    value = _decimal(match["value"] or match["above"])
+    divisor = match["divisor"] or match["below"]
+    if divisor:
+        value = _ARITHMETIC.divide(value, _decimal(divisor))
+    if match["exponent"]:
+        value = _ARITHMETIC.scaleb(value, int(match["exponent"]))
+    if match["scale"]:
+        value = _ARITHMETIC.multiply(value, Decimal(SCALES[match["scale"]]))
+    if match["percent"] and percent == "scale":
+        value = _ARITHMETIC.divide(value, _HUNDRED)
     return value.copy_negate() if match["sign"] == "-" else value
 
 

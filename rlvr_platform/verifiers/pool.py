@@ -17,7 +17,7 @@ from rlvr_platform.verifiers.tasks import GradeItem, Submission
 __all__ = ["Backlog", "GradeItem", "VerifierPool"]
 
 _MIB = 1 << 20
-_BUILD_VERIFIER = "rlvr_platform.verifiers.base:build_verifier"
+_BUILD_VERIFIER = "rlvr_platform.verifiers.registry:build_verifier"
 
 
 class Backlog:
@@ -46,8 +46,10 @@ class VerifierPool:
     Each item has `config.pool.deadline_s` seconds from the moment a worker starts on it; past
     that the worker is killed and the item's verdict is `timeout`. An item over which a worker
     dies is tried once more within the same deadline, then its verdict is `error`. Other items
-    never suffer. Verdicts come within the deadline plus a second of an item's start. Processes are
-    replaced after `recycle_after` verdicts or `recycle_growth_mib` of growth, between two items.
+    never suffer: one that is far slower than the average makes way for those that wait and is
+    started again after them, by up to `workers` more processes, with its whole deadline. Verdicts
+    come within the deadline plus a second of that start. Processes are replaced between two items
+    after `recycle_after` verdicts or `recycle_growth_mib` of growth.
 
     What verifiers print is discarded. `factory` names a `module:function` that builds the
     verifier from `config.use`, called once, in a process that must stay free of threads.

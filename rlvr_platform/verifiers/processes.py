@@ -76,6 +76,11 @@ class Worker:
         """Whether it takes another task."""
         return not (self.hung_up or self.retiring)
 
+    @property
+    def slowed(self) -> bool:
+        """Whether it is busy with a task that made way for the others before."""
+        return bool(self.tasks) and self.tasks[0].postponed
+
     def assign(self, task: Task) -> None:
         """Queue a task for this worker; `flush` sends it."""
         if not self.tasks:
@@ -95,21 +100,37 @@ class Worker:
         return not self.unsent
 
     def answers(self) -> Iterator[tuple[str, str, str, float, float | None]]:
-        """Read all that has arrived; (outcome, extracted, rule, seconds, score) per task."""
+        """Read what has arrived; (outcome, extracted, rule, seconds, score) per task.
+
+        The iterator raises ValueError at what is no answer.
+        """
         *lines, self.unread = (self.unread + self._arrived()).split(b"\n")
-        return map(json.loads, lines)
+        yield from map(json.loads, lines)
+        if len(self.unread) > _LONGEST_ANSWER:
+            raise ValueError("an answer without an end")
 
     def _arrived(self) -> bytes:
-        chunks = []
+        arrived = b""
         try:
-            while chunk := self.channel.recv(1 << 16):
-                chunks.append(chunk)
-            self.hung_up = True
+            # Bounded, since a verifier may write into the channel without end.
+            while len(arrived) <= _LONGEST_ANSWER:
+                chunk = self.channel.recv(1 << 16)
+                if not chunk:
+                    self.hung_up = True
+                    break
+                arrived += chunk
         except BlockingIOError:
             pass
         except ConnectionResetError:
             self.hung_up = True
-        return b"".join(chunks)
+        return arrived
+
+    def close(self) -> None:
+        """Let go of the channel: a worker that waits for items ends."""
+        self.channel.close()
+        if self.memory:
+            self.memory.close()
+            self.memory = None
 
 
 class ForkServerProcess:

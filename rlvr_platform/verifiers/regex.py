@@ -8,8 +8,8 @@ from typing import Any
 
 from rlvr_platform.config.verifiers_more import RegexVerifier
 from rlvr_platform.types import Outcome
-from rlvr_platform.verifiers.answer import final_answer
 from rlvr_platform.verifiers.base import Finding
+from rlvr_platform.verifiers.text_answer import after_reasoning, text_answer
 
 
 class RegularExpression:
@@ -33,11 +33,12 @@ class RegularExpression:
 
     def _text(self, prediction: str) -> str:
         if self._config.read == "completion":
-            return prediction.rpartition("</think>")[2].strip()
-        answer = final_answer(prediction)
-        return answer.text if answer else ""
+            return after_reasoning(prediction)
+        return text_answer(prediction).text
 
     def _compile(self, pattern: str) -> re.Pattern[str]:
+        if not pattern:
+            raise ValueError("the gold answer is empty, wanted a regular expression")
         try:
             return re.compile(pattern, re.IGNORECASE if self._config.ignore_case else 0)
         except (re.error, RecursionError, OverflowError) as error:

@@ -54,7 +54,7 @@ class Submission:
 class Task:
     """One item on its way to a verdict."""
 
-    __slots__ = ("_index", "_submission", "deaths", "payload", "spent")
+    __slots__ = ("_index", "_submission", "deaths", "payload", "postponed", "spent")
 
     def __init__(self, submission: Submission, index: int, item: GradeItem) -> None:
         self._submission, self._index = submission, index
@@ -64,6 +64,8 @@ class Task:
         self.spent = 0.0
         """Seconds taken by workers that died over this item."""
         self.deaths = 0
+        self.postponed = False
+        """It was too slow to hold up the others, and has its whole deadline now."""
 
     def deliver(
         self, outcome: str, extracted: str, rule: str, seconds: float, score: float | None = None

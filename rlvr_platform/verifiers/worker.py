@@ -59,7 +59,7 @@ def serve(channel: socket.socket, verifier: Verifier) -> None:
             started = time.perf_counter()
             finding = judge(verifier, prediction, gold, options)
             if os.getpid() != worker:
-                os._exit(0)  # A child the verifier forked: a second answer would be the next item's.
+                os._exit(0)  # A child that the verifier forked must not answer too.
             channel.sendall(encode(finding, time.perf_counter() - started))
 
 
@@ -82,6 +82,6 @@ def encode(finding: Finding, seconds: float) -> bytes:
         str(finding.extracted)[:_LONGEST_TEXT],
         str(finding.rule)[:_LONGEST_TEXT],
         seconds,
-        finding.score,
+        None if finding.score is None else float(finding.score),
     )
     return json.dumps(fields).encode("ascii") + b"\n"

@@ -98,3 +98,11 @@ def test_another_actors_package_fails(monkeypatch):
     check = doctor.check_actors()
     assert check.status == "fail"
     assert "/elsewhere" in check.found
+
+
+def test_a_missing_sandbox_is_a_warning_that_says_who_needs_it(monkeypatch):
+    status = SimpleNamespace(ok=False, message="bwrap is not installed", fix="install bubblewrap")
+    monkeypatch.setattr(doctor, "sandbox_status", lambda: status)
+    check = doctor.check_sandbox()
+    assert (check.status, check.found) == ("warn", "bwrap is not installed")
+    assert "install bubblewrap" in check.fix and "kind=code" in check.fix

@@ -46,6 +46,15 @@ BROKEN = {
     "tensor_parallel above 1": ("rollout.engine.tensor_parallel=2",),
     "algorithm.kl.coefficient needs": ("algorithm.kl.coefficient=0.1",),
     "algorithm.constant_length has no effect": ("algorithm.constant_length=9",),
+    "verifier.use.deadline_s=5 must be below verifier.pool.deadline_s=5": (
+        "verifier.use={kind: endpoint, url: 'http://localhost:1', deadline_s: 5.0}",
+    ),
+    "verifier.use.wall_s=5 must be below verifier.pool.deadline_s=5": (
+        "verifier.use={kind: code, wall_s: 5.0}",
+    ),
+    "verifier.use.memory_mib=2049 must not exceed verifier.pool.memory_mib=2048": (
+        "verifier.use={kind: code, memory_mib: 2049}",
+    ),
     "reward_correct must be above": ("verifier.reward_correct=0.0",),
     "two suites of one name: s, s": (f"evaluation.suites=[{SUITE}, {SUITE}]",),
     "evaluation.every_steps is set": ("evaluation.every_steps=2",),
@@ -74,6 +83,8 @@ AT_THE_LIMIT = [
     ("algorithm.kl.coefficient=0.1", "algorithm.kl.estimator=k3"),
     ("algorithm.constant_length=9", "algorithm.normalisation=constant"),
     (f"evaluation.suites=[{SUITE}]", "evaluation.every_steps=2"),
+    ("verifier.use={kind: endpoint, url: 'http://localhost:1', deadline_s: 4.9}",),
+    ("verifier.use={kind: code, memory_mib: 2048, wall_s: 4.9}",),
     ("data.format.system=be brief", "data.format.template=chat"),
 ]
 

@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -145,3 +146,10 @@ def test_a_file_that_is_no_rollouts_file_is_bad_input(tmp_path, content):
         path.write_bytes(content)
     with pytest.raises(InputError, match="cannot read"):
         read_rollouts(path)
+
+
+def test_a_file_from_before_options_were_recorded_has_none(tmp_path):
+    path = tmp_path / "a.parquet"
+    write(path, [make_group(0, [2])])
+    pq.write_table(pq.read_table(path).drop_columns(["options"]), path)
+    assert read_rollouts(path)["options"].to_pylist() == ["{}"]

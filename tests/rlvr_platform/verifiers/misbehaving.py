@@ -70,7 +70,7 @@ def _channel():
 def _recurse_in_c(_):
     sys.setrecursionlimit(1 << 30)
     nested = []
-    for _ in range(1_000_000):
+    for _ in range(200_000):
         nested = [nested]
     repr(nested)
 

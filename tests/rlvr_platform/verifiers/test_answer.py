@@ -83,3 +83,30 @@ def test_adversarial_repetition_costs_linear_time(text):
     started = time.perf_counter()
     final_answer(text)
     assert time.perf_counter() - started < 2.0
+
+
+@pytest.mark.parametrize(
+    ("completion", "expression"),
+    [
+        ("The ratio is sqrt(3)/3.", "sqrt(3)/3"),
+        ("The total is 42 clips, altogether.", "42 clips"),
+        ("The roots are $2$ and $3$.", "2, 3"),
+        (r"So \boxed{2} and \boxed{3}", "2, 3"),
+        ("The value of $f(3)$ is 42.", "42"),
+        ("So n is $5$ million.", r"5\text{ million}"),
+        ("A: 26\n\nQuestion: 3 + 4?\nA: 7", "26"),
+        ("The answer is 42<|im_end|>", "42"),
+        ("<Answer>42</Answer>", "42"),
+        ("Hence x = 42. I hope this helps!", "x = 42"),
+    ],
+)
+def test_the_sentence_around_the_answer_is_taken_off(completion, expression):
+    answer = final_answer(completion)
+    assert answer is not None
+    assert answer.expression == expression
+
+
+@pytest.mark.parametrize("text", ["It took 42 steps. I could not finish.", "x is not equal to 42"])
+def test_a_number_in_passing_is_no_answer(text):
+    answer = final_answer(text)
+    assert answer is None or answer.expression != "42"

@@ -1,10 +1,12 @@
+import math
 import select
 
 import pytest
 
-from rlvr_platform.config.verifier import ExactVerifier, VerifierConfig
+from rlvr_platform.config.verifier import VerifierConfig
+from rlvr_platform.config.verifiers_more import ExactVerifier
 from rlvr_platform.errors import VerifierError
-from rlvr_platform.verifiers.dispatcher import Inbox
+from rlvr_platform.verifiers.dispatcher import Inbox, Pace
 from rlvr_platform.verifiers.tasks import GradeItem, Submission
 
 
@@ -38,3 +40,15 @@ def test_a_closed_inbox_hands_over_its_rest_and_refuses_more():
     assert inbox.close(VerifierError("the end")) == put
     with pytest.raises(VerifierError, match="the end"):
         inbox.put(put)
+
+
+def test_patience_follows_the_mean_and_is_endless_before_anything_is_known():
+    pace = Pace()
+    for _ in range(31):
+        pace.add(0.5)
+    assert pace.patience_s == math.inf
+    pace.add(0.5)
+    assert pace.patience_s == pytest.approx(8.0)
+    for _ in range(5000):
+        pace.add(1e-4)
+    assert pace.patience_s == pytest.approx(0.05)

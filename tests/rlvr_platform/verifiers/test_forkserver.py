@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from rlvr_platform.config.verifier import ExactVerifier, VerifierConfig
+from rlvr_platform.config.verifier import VerifierConfig
+from rlvr_platform.config.verifiers_more import ExactVerifier
 from rlvr_platform.verifiers.forkserver import check_memory, load_factory
 
 
@@ -24,7 +25,7 @@ def talk(conversation):
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.settimeout(20)
     config = VerifierConfig(use=ExactVerifier()).model_dump_json()
-    module, factory = "rlvr_platform.verifiers", "base:build_verifier"
+    module, factory = "rlvr_platform.verifiers", "registry:build_verifier"
     command = [sys.executable, "-m", f"{module}.forkserver", str(theirs.fileno())]
     with subprocess.Popen(
         [*command, str(os.getpid()), config, f"{module}.{factory}"],

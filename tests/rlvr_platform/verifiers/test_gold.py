@@ -4,12 +4,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rlvr_platform.config.verifier import (
-    ExactVerifier,
-    MathVerifier,
-    NumericVerifier,
-    VerifierConfig,
-)
+from rlvr_platform.config.verifier import VerifierConfig
+from rlvr_platform.config.verifiers_math import MathVerifier, NumericVerifier
+from rlvr_platform.config.verifiers_more import ExactVerifier, RegexVerifier
 from rlvr_platform.types import Prompt
 from rlvr_platform.verifiers.gold import check_gold
 from rlvr_platform.verifiers.pool import VerifierPool
@@ -46,3 +43,11 @@ def test_gold_answers_of_a_real_data_set_verify_against_themselves():
     rows = [json.loads(line) for line in (DATA / "math500.jsonl").read_text().splitlines()]
     with VerifierPool(VerifierConfig(use=MathVerifier())) as pool:
         assert check_gold(prompts([row["answer"] for row in rows]), pool) == []
+
+
+def test_a_gold_text_that_is_no_answer_must_be_readable_not_correct():
+    """A pattern does not match itself, and one that is no pattern matches nothing."""
+    with VerifierPool(VerifierConfig(use=RegexVerifier())) as pool:
+        bad = check_gold(prompts([r"^\d+$", "("]), pool)
+    assert [entry.index for entry in bad] == [11]
+    assert "error" in bad[0].reason

@@ -1,9 +1,12 @@
 import json
+import time
 from pathlib import Path
 
 import pytest
 
+from rlvr_platform.config.verifiers_math import MathVerifier
 from rlvr_platform.types import Outcome
+from rlvr_platform.verifiers.answer import boxed
 from rlvr_platform.verifiers.math import MathEquivalence
 
 CASES = Path(__file__).parents[4] / "shared" / "cases"
@@ -70,6 +73,37 @@ def test_the_extracted_answer_is_what_was_read(verifier):
 def test_gold_without_mathematics_is_refused(verifier, gold):
     with pytest.raises(ValueError, match="gold answer"):
         verifier.verify(r"\boxed{1}", gold, {})
+
+
+@pytest.mark.parametrize(
+    ("options", "prediction", "gold", "correct"),
+    [
+        ({}, r"\boxed{5\text{ m}}", r"5\text{ cm}", False),
+        ({"units": "ignore"}, r"\boxed{5\text{ m}}", r"5\text{ cm}", True),
+        ({}, r"\boxed{5}", r"5\text{ cm}", True),
+        ({"units": "require"}, r"\boxed{5}", r"5\text{ cm}", False),
+        ({}, r"\boxed{28}", r"28\%", True),
+        ({"percent": "strict"}, r"\boxed{28}", r"28\%", False),
+        ({"percent": "strict"}, r"\boxed{0.28}", r"28\%", True),
+        ({}, r"\boxed{\frac{1}{7}}", "0.14", True),
+        ({"rounding_decimals": 99}, r"\boxed{\frac{1}{7}}", "0.14", False),
+        ({}, r"\boxed{\sum_{k=1}^{3} k}", "6", False),
+        ({"unevaluated": "accept"}, r"\boxed{\sum_{k=1}^{3} k}", "6", True),
+    ],
+)
+def test_a_policy_of_the_prompt_or_of_the_config_decides(options, prediction, gold, correct):
+    by_prompt = MathEquivalence().verify(prediction, gold, options)
+    by_config = MathEquivalence(MathVerifier(**options)).verify(prediction, gold, {})
+    assert by_prompt == by_config
+    assert (by_prompt.outcome is Outcome.CORRECT) == correct
+
+
+@pytest.mark.parametrize("gap", [" ", "\n", "\\,", ".", "1,", "\\pm ", "=1", "x+", "(", "{"])
+def test_a_long_answer_is_judged_in_linear_time(verifier, gap):
+    started = time.process_time()
+    for completion in (boxed("x" + gap * 10**5 + "1"), "The answer is " + gap * 10**5 + "1"):
+        assert verifier.verify(completion, "42", {}).outcome is not Outcome.CORRECT
+    assert time.process_time() - started < 2.0
 
 
 @pytest.mark.parametrize("name", ["gsm8k_labelled.jsonl", "math_labelled.jsonl"])

@@ -35,8 +35,8 @@ def test_a_fraction_equals_its_decimal_value(numerator, denominator):
         ("x = -3", "-3"),
         ("it is \u22125 degrees", "-5"),
         ("about .5", ".5"),
-        ("1,2,3", "3"),
-        ("50%", "50"),
+        ("1, 2, then 3", "3"),
+        ("50%", "50%"),
         ("3 in room B12", "3"),
         ("2.5e-3 m", "2.5e-3"),
         ("3 / 4 of it", "3 / 4"),
@@ -80,3 +80,29 @@ def test_a_completion_without_a_number_has_no_answer(prediction):
 def test_gold_that_is_not_one_number_is_refused(gold):
     with pytest.raises(ValueError, match="not a number"):
         read_number(gold)
+
+
+@pytest.mark.parametrize(
+    ("prediction", "gold", "outcome"),
+    [
+        (r"\boxed{12} since 5 + 7", "12", Outcome.CORRECT),
+        ("<answer>12</answer> of 40", "12", Outcome.CORRECT),
+        ("12 or 13", "13", Outcome.WRONG),
+        ("11 12 13", "13", Outcome.WRONG),
+        (r"\boxed{\frac{3}{4}}", "0.75", Outcome.CORRECT),
+        (r"1.5 \times 10^{4}", "15000", Outcome.CORRECT),
+        ("2 million", "2000000", Outcome.CORRECT),
+        ("5 m", "5 cm", Outcome.WRONG),
+        ("5 centimeters", "5 cm", Outcome.CORRECT),
+        ("5", "5 cm", Outcome.CORRECT),
+    ],
+)
+def test_the_marked_answer_counts_and_must_be_one_number(prediction, gold, outcome):
+    assert DEFAULT.verify(prediction, gold, {}).outcome is outcome
+
+
+def test_percent_signs_and_units_follow_their_options():
+    scaled = NumericTolerance(1e-6, 1e-9, percent="scale", units="ignore")
+    assert scaled.verify("25%", "0.25", {}).outcome is Outcome.CORRECT
+    assert scaled.verify("25", "25%", {}).outcome is Outcome.WRONG
+    assert scaled.verify("5 m", "5 cm", {}).outcome is Outcome.CORRECT

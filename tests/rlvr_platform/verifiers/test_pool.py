@@ -12,12 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlvr_platform.config.verifier import (
-    ExactVerifier,
-    MathVerifier,
-    PoolConfig,
-    VerifierConfig,
-)
+from rlvr_platform.config.verifier import PoolConfig, VerifierConfig
+from rlvr_platform.config.verifiers_more import ExactVerifier
 from rlvr_platform.errors import ConfigError, VerifierError
 from rlvr_platform.types import Outcome
 from rlvr_platform.verifiers.pool import GradeItem, VerifierPool
@@ -110,9 +106,10 @@ def test_many_threads_get_their_own_verdicts(exact_pool):
             assert sum(v.outcome is Outcome.CORRECT for v in verdicts) == 7
 
 
-def test_ten_megabytes_and_lone_surrogates_survive_the_transport(exact_pool):
+def test_ten_megabytes_and_lone_surrogates_survive_the_transport():
     huge = "x\ud800" * 5_000_000
-    same, other = exact_pool.grade([GradeItem(huge, huge), GradeItem(huge + "y", huge)])
+    with VerifierPool(config(deadline_s=30.0)) as pool:
+        same, other = pool.grade([GradeItem(huge, huge), GradeItem(huge + "y", huge)])
     assert (same.outcome, other.outcome) == (Outcome.CORRECT, Outcome.WRONG)
     assert same.extracted == huge[:1000]
 
@@ -122,10 +119,6 @@ def test_rewards_come_from_the_configuration():
     with VerifierPool(chosen) as pool:
         verdicts = pool.grade([GradeItem("a", "a"), GradeItem("b", "a"), GradeItem("", "a")])
     assert [v.reward for v in verdicts] == [2.0, -1.0, -1.0]
-
-
-def test_no_items_are_no_verdicts(exact_pool):
-    assert exact_pool.grade([]) == []
 
 
 def test_options_reach_the_verifier_only_if_they_can_travel(exact_pool):
@@ -170,17 +163,39 @@ def test_a_hang_in_c_is_a_timeout_within_a_second_of_the_deadline(misbehaving):
     assert pool.grade([GradeItem("a", "a")])[0].outcome is Outcome.CORRECT
 
 
-def test_hanging_mathematics_never_costs_a_healthy_item_its_verdict():
-    bombs = [r"\boxed{99999999!}", r"\boxed{9^{9^{9}}}"]
+def test_hanging_items_never_cost_a_healthy_one_its_verdict(misbehaving):
     items, expected = [], []
     for i in range(24):
         hangs = i % 4 == 0
-        items.append(GradeItem(bombs[i // 4 % 2] if hangs else rf"\boxed{{{i}}}", str(i - i % 2)))
+        items.append(GradeItem("hang in C" if hangs else str(i), str(i - i % 2)))
         expected.append(Outcome.TIMEOUT if hangs else (Outcome.CORRECT, Outcome.WRONG)[i % 2])
-    with VerifierPool(config(MathVerifier(), deadline_s=1.0)) as pool:
-        verdicts = pool.grade(items)
+    verdicts = misbehaving(deadline_s=0.5).grade(items)
     assert [v.outcome for v in verdicts] == expected
-    assert max(v.seconds for v in verdicts) < 2.0
+    assert max(v.seconds for v in verdicts) < 1.5
+
+
+def test_healthy_items_do_not_wait_for_the_deadlines_of_hanging_ones(misbehaving):
+    pool = misbehaving(deadline_s=1.0)
+    pool.grade([GradeItem("a", "a")] * 40)
+    texts = ["hang in C" if i % 4 == 0 else str(i) for i in range(40)]
+    futures = [pool.submit([GradeItem(text, str(i))]) for i, text in enumerate(texts)]
+    started = time.monotonic()
+    healthy = [f.result(timeout=30)[0] for i, f in enumerate(futures) if i % 4]
+    # Ten hanging items before or between them: five deadlines on each of two workers.
+    assert time.monotonic() - started < 3.0
+    assert {v.outcome for v in healthy} == {Outcome.CORRECT}
+    hanging = [f.result(timeout=60)[0] for f in futures[::4]]
+    assert {v.outcome for v in hanging} == {Outcome.TIMEOUT}
+    assert all(1.0 <= v.seconds < 2.0 for v in hanging)
+
+
+def test_a_slow_item_that_made_way_still_gets_its_verdict(misbehaving, tmp_path):
+    pool, file = misbehaving(workers=1, deadline_s=10.0), tmp_path / "pids"
+    pool.grade([GradeItem("a", "a")] * 40)
+    slow = GradeItem("announce", "announce", {"pids": str(file), "seconds": 1.0})
+    futures = [pool.submit([item]) for item in (slow, *[GradeItem("b", "b")] * 5)]
+    assert {f.result(timeout=20)[0].outcome for f in futures} == {Outcome.CORRECT}
+    assert len(pids_in(file)) == 2
 
 
 def test_a_flood_of_output_blocks_nothing(misbehaving):
@@ -209,7 +224,6 @@ def test_a_worker_is_replaced_after_its_share_of_verdicts(misbehaving, tmp_path)
     counts = [pids.count(pid) for pid in set(pids)]
     # A worker holds up to two items when its last verdict arrives.
     assert max(counts) <= 4
-    assert sum(counts) == 30
     wait_until(lambda: len(set(descendants(os.getpid())) - before) <= 2)
 
 
@@ -321,7 +335,8 @@ def test_close_leaves_no_process_and_fails_what_is_open(misbehaving):
 
 _UNCLOSED = """
     import os, sys, time
-    from rlvr_platform.config.verifier import *
+    from rlvr_platform.config.verifier import VerifierConfig
+    from rlvr_platform.config.verifiers_more import ExactVerifier
     from rlvr_platform.verifiers.pool import GradeItem, VerifierPool
     pool = VerifierPool(VerifierConfig(use=ExactVerifier()), factory="misbehaving:build")
     pool.submit([GradeItem("hang in C", "x"), GradeItem("hang in C", "x")])

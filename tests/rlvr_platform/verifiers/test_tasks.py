@@ -3,7 +3,8 @@ import random
 
 import pytest
 
-from rlvr_platform.config.verifier import ExactVerifier, VerifierConfig
+from rlvr_platform.config.verifier import VerifierConfig
+from rlvr_platform.config.verifiers_more import ExactVerifier
 from rlvr_platform.errors import VerifierError
 from rlvr_platform.types import Outcome
 from rlvr_platform.verifiers.tasks import GradeItem, Submission
@@ -26,6 +27,13 @@ def test_verdicts_are_put_back_in_order_whatever_order_they_come_in():
     assert [v.extracted for v in verdicts] == [str(i) for i in range(50)]
     assert [v.outcome for v in verdicts] == [Outcome.TIMEOUT, Outcome.CORRECT] * 25
     assert [v.reward for v in verdicts] == [None, 1.0] * 25
+
+
+def test_a_score_is_paid_as_a_share():
+    whole = submission(2)
+    whole.tasks[0].deliver("wrong", "", "rule", 0.1, 0.25)
+    whole.tasks[1].deliver("error", "", "rule", 0.1)
+    assert [v.reward for v in whole.future.result(timeout=0)] == [0.25, None]
 
 
 def test_the_payload_is_what_a_worker_unpickles():

@@ -1,8 +1,11 @@
 import json
 import pickle
 import socket
+import subprocess
+import sys
 import threading
 
+import numpy as np
 import pytest
 
 from rlvr_platform.types import Outcome
@@ -25,11 +28,59 @@ def test_whatever_a_verifier_raises_is_an_error_with_its_reason(error):
     assert finding == Finding(Outcome.ERROR, "", f"{type(error).__name__}: x")
 
 
+class Returning:
+    def __init__(self, result):
+        self.result = result
+
+    def verify(self, prediction, gold, options):
+        return self.result() if callable(self.result) else self.result
+
+
+@pytest.mark.parametrize("result", [None, True, 1.0, "correct", [], (Outcome.CORRECT, "", "")])
+def test_anything_but_a_finding_is_an_error(result):
+    finding = judge(Returning(result), "1", "1", {})
+    assert (finding.outcome, finding.score) == (Outcome.ERROR, None)
+    assert "wanted a Finding" in finding.rule
+
+
+@pytest.mark.parametrize("score", [0, 0.25, 1, np.float32(0.5)])
+def test_a_score_travels_as_a_number(score):
+    line = encode(Finding(Outcome.WRONG, "", "", score), 0.5)
+    assert json.loads(line)[4] == float(score)
+
+
+def test_a_child_that_the_verifier_forked_answers_nothing():
+    ours, theirs = socket.socketpair()
+    fork = f"""
+import os, socket
+from rlvr_platform.types import Outcome
+from rlvr_platform.verifiers.base import Finding
+from rlvr_platform.verifiers.worker import serve
+
+class Forking:
+    def verify(self, prediction, gold, options):
+        return Finding(Outcome.CORRECT, "parent" if os.fork() else "child", "")
+
+serve(socket.socket(fileno={theirs.fileno()}), Forking())
+"""
+    environment = {"PYTHONPATH": ":".join(sys.path)}
+    command = [sys.executable, "-c", fork]
+    with subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment) as process, ours:
+        theirs.close()
+        for _ in range(5):
+            ours.sendall(pickle.dumps(("", "", {})))
+        ours.shutdown(socket.SHUT_WR)
+        answers = [json.loads(line) for line in ours.makefile("rb")]
+        assert process.wait(timeout=10) == 0
+    assert [answer[1] for answer in answers] == ["parent"] * 5
+
+
 def test_an_answer_is_one_short_line_of_ascii_whatever_it_holds():
     line = encode(Finding(Outcome.WRONG, "\ud800\n" * 10**6, "rule\n" * 10**6), 0.5)
     assert line.count(b"\n") == 1
-    outcome, extracted, rule, seconds = json.loads(line)
+    outcome, extracted, rule, seconds, score = json.loads(line)
     assert (outcome, extracted[:3], rule[:5], seconds) == ("wrong", "\ud800\n\ud800", "rule\n", 0.5)
+    assert score is None
     assert len(line) < 20_000
 
 

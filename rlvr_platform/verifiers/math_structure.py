@@ -1,0 +1,232 @@
+r"""The shape of an answer: one scalar, words, a list, a tuple, a set, a union of intervals, a
+relation, a matrix. Text goes in, in the dialect of math_text; no expression is parsed here."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+
+from rlvr_platform.verifiers.math_expression import FUNCTIONS
+from rlvr_platform.verifiers.math_text import without_separators
+
+MAX_ITEMS = 20_000
+MAX_SIGNS = 4
+"""Plus-minus signs of one expression that are written out."""
+_OPEN, _CLOSE = "([{", ")]}"
+_SEPARATORS = {",", ";", "\\and", "\\or"}
+_RELATIONS = {"=", "<", ">", "\\le", "\\ge", "\\ne", "\\in", "\\approx", "\\equiv", "\\notin"}
+_SET_OPERATORS = {"\\cup", "\\cap", "\\setminus"}
+_TOKEN = re.compile(
+    r"\\text\{[^{}]*\}|\\begin\{[a-z]+\*?\}|\\end\{[a-z]+\*?\}|\\[a-zA-Z]+|\\.|.", re.DOTALL
+)
+_MATRIX = re.compile(r"\\begin\{([pbvBV]?matrix|array|smallmatrix)\}(.*)\\end\{\1\}", re.DOTALL)
+_WORDS = re.compile(r"(?:\\text\{[^{}]*\}|[a-zA-Z' .-])+")
+_LABELLED = re.compile(r"(?:\\text\{)?([A-Za-z][A-Za-z ]{2,}?)\}?\s*:\s*\}?(.*\d.*)")
+_SIGN = re.compile(r"(\\pm|\\mp)\s*")
+_LETTERS = re.compile(r"(?<![\\a-zA-Z])(?=[a-zA-Z]*[aeiouAEIOU]|[a-zA-Z]{4})[a-zA-Z]{3,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Lower case, without punctuation."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """Several items. `kind`: list (no brackets), set, a ratio's colon, or brackets such as (]."""
+
+    kind: str
+    items: tuple[Shape, ...]
+    joined_by_or: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetExpression:
+    """Operands joined by \\cup, \\cap or \\setminus."""
+
+    operators: tuple[str, ...]
+    operands: tuple[Shape, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Builder:
+    """{variable | condition}."""
+
+    variable: str
+    condition: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """sides[0] operators[0] sides[1] operators[1] ..."""
+
+    operators: tuple[str, ...]
+    sides: tuple[Shape, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    rows: tuple[tuple[Shape, ...], ...]
+
+
+Shape = Scalar | Words | Sequence | SetExpression | Builder | Relation | Matrix
+
+
+@lru_cache(maxsize=4096)
+def read_shape(text: str) -> Shape:
+    """The shape of `text`."""
+    text = text.strip()
+    if words := _words(text):
+        return Words(words)
+    return _shape(without_separators(text))
+
+
+def _shape(text: str) -> Shape:
+    text = text.strip()
+    if not re.search(r"[,;:=<>(\[{|\\]", text):
+        return _plain(text)
+    tokens = _TOKEN.findall(text)
+    parts, found = _split(tokens, _SEPARATORS)
+    if found and len(parts) <= MAX_ITEMS:
+        return Sequence("list", _flat(tuple(map(_shape, parts))), "\\or" in found)
+    if labelled := _LABELLED.fullmatch(text):
+        return Relation(("=",), (Words(labelled[1].lower()), _shape(labelled[2])))
+    parts, found = _split(tokens, _RELATIONS)
+    if found:
+        return Relation(tuple(found), tuple(map(_shape, parts)))
+    parts, found = _split(tokens, _SET_OPERATORS)
+    if found:
+        return SetExpression(tuple(found), tuple(map(_shape, parts)))
+    parts, found = _split(tokens, {":"})
+    if found and all(parts):
+        return Sequence(":", tuple(map(_shape, parts)))
+    return _bracketed(text, tokens)
+
+
+def _split(tokens: list[str], marks: set[str]) -> tuple[list[str], list[str]]:
+    """Parts between the marks that stand outside all brackets, empty parts left out."""
+    parts: list[list[str]] = [[]]
+    found: list[str] = []
+    depth = 0
+    for token in tokens:
+        opened = token in _OPEN or token == "\\{" or token.startswith("\\begin")
+        closed = token in _CLOSE or token == "\\}" or token.startswith("\\end")
+        depth += opened - closed
+        if depth == 0 and token in marks and not (closed or opened):
+            found.append(token)
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    texts = ["".join(part).strip() for part in parts]
+    if marks is _SEPARATORS:
+        return [part for part in texts if part], found if sum(map(bool, texts)) > 1 else []
+    return texts, found
+
+
+def _bracketed(text: str, tokens: list[str]) -> Shape:
+    if match := _MATRIX.fullmatch(text):
+        return _matrix(match[1], match[2], text)
+    if not _one_group(tokens):
+        return _plain(text)
+    inner = "".join(tokens[1:-1]).strip()
+    if tokens[0] == "\\{":
+        return _set(inner)
+    if tokens[0] == "{":
+        return _shape(inner)
+    content = _shape(inner) if inner else Scalar("")
+    if isinstance(content, Sequence) and content.kind == "list":
+        return _tuples(tokens[0] + tokens[-1], inner, content)
+    return content
+
+
+def _flat(items: tuple[Shape, ...]) -> tuple[Shape, ...]:
+    """Lists inside a list, which a plus-minus sign makes, become part of it."""
+    parts = [i.items if isinstance(i, Sequence) and i.kind == "list" else (i,) for i in items]
+    return tuple(item for part in parts for item in part)
+
+
+def _tuples(kind: str, inner: str, content: Sequence) -> Shape:
+    """(a, \\pm b) is two pairs."""
+    if not _SIGN.search(inner):
+        return Sequence(kind, content.items)
+    parts, _ = _split(_TOKEN.findall(inner), _SEPARATORS)
+    choices = [s.items if isinstance(s := _shape(part), Sequence) else (s,) for part in parts]
+    return Sequence("list", tuple(Sequence(kind, items) for items in product(*choices)))
+
+
+def _signed(text: str) -> Shape:
+    r"""x \pm y as the list x + y, x - y; \mp has the opposite of the last \pm."""
+    count = text.count("\\pm")
+    if count > MAX_SIGNS:
+        return Scalar(text)
+    texts = [_with_signs(text, signs) for signs in product("+-", repeat=max(count, 1))]
+    return Sequence("list", tuple(map(Scalar, texts)))
+
+
+def _with_signs(text: str, signs: tuple[str, ...]) -> str:
+    left = iter(signs)
+    opposite = "- " if signs[0] == "+" else "+ "
+    chosen = _SIGN.sub(lambda m: next(left) + " " if m[1] == "\\pm" else opposite, text)
+    return chosen.strip().removeprefix("+").strip()
+
+
+def _one_group(tokens: list[str]) -> bool:
+    """Whether the first bracket closes at the end. Half-open intervals mix two kinds."""
+    if tokens[0] not in ("(", "[", "{", "\\{") or tokens[-1] not in (")", "]", "}", "\\}"):
+        return False
+    depth = 0
+    for at, token in enumerate(tokens):
+        depth += (token in _OPEN or token == "\\{") - (token in _CLOSE or token == "\\}")
+        if depth == 0:
+            return at == len(tokens) - 1
+    return False
+
+
+def _set(inner: str) -> Shape:
+    tokens = _TOKEN.findall(inner)
+    parts, found = _split(tokens, {"|", ":"})
+    if len(found) == 1 and not _LETTERS.search(parts[0]):
+        name = re.sub(r"\\in\b.*", "", parts[0]).strip()
+        return Builder(name, _shape(parts[1]))
+    content = _shape(inner) if inner else Sequence("list", ())
+    if isinstance(content, Sequence) and content.kind == "list":
+        return Sequence("set", content.items)
+    return Sequence("set", (content,))
+
+
+def _matrix(kind: str, inner: str, text: str) -> Shape:
+    if kind in ("vmatrix", "Vmatrix"):
+        return Scalar(text)
+    inner = re.sub(r"^\s*\{[^{}]*\}", "", inner) if kind == "array" else inner
+    rows = [row for row in re.split(r"\\\\|\\cr\b", inner) if row.strip()]
+    return Matrix(tuple(tuple(_shape(cell) for cell in row.split("&")) for row in rows))
+
+
+def _plain(text: str) -> Shape:
+    if "\\pm" in text or "\\mp" in text:
+        return _signed(text)
+    words = _words(text)
+    return Words(words) if words else Scalar(text)
+
+
+def _words(text: str) -> str:
+    """The words that `text` is, empty when it is mathematics."""
+    if not _WORDS.fullmatch(text):
+        return ""
+    bare = re.sub(r"\\text\{([^{}]*)\}", r" \1 ", text)
+    marked = bare != text
+    if re.search(r"[\d=<>+*/^\\]", bare):
+        return ""
+    word = _LETTERS.search(bare)
+    if not marked and (word is None or word[0] in FUNCTIONS):
+        return ""
+    return " ".join(re.findall(r"[a-z]+", bare.lower()))

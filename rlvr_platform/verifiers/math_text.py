@@ -1,0 +1,123 @@
+r"""One spelling for each thing: unicode, LaTeX and plain-text mathematics become one dialect.
+
+The dialect: \frac, \sqrt, \cdot, \pi and the like; \le \ge \ne < > =; \{ \} for sets; \text{...}
+for words; \or and \and between alternatives; no spacing, sizing or dollar commands.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from rlvr_platform.verifiers.math_latex import WORDS, from_latex
+from rlvr_platform.verifiers.math_unicode import from_unicode
+
+_FREE_INTEGER = re.compile(
+    r"(?<=\S)\s*(?:[,;(]|\\text\{\s*(?:where|for)\s*\})\s*\(?\s*[knm](?:\s*,\s*[knm])*\s*"
+    r"\\in\s*\\mathbb\{[ZN]\}\s*(?:\^\s*\{?[+*]\}?)?\s*\)?$"
+)
+_COMBINATIONS = re.compile(
+    r"(?:\{\}\s*_\s*\{?(\d+)\}?\s*C\s*_\s*\{?(\d+)\}?)|C_\{?(\d+)\}?\^\{?(\d+)\}?"
+)
+_WORD = re.compile(
+    r"(?<![\\a-zA-Z{])(?:" + "|".join(sorted(WORDS, key=len, reverse=True)) + r")(?![a-zA-Z])"
+)
+_GLUED = re.compile(
+    r"(?<![\\a-zA-Z])(sqrt|pi|sin|cos|tan|ln|log|exp)(?=[\d(\\])|(?<=\d)(sqrt|pi)\b"
+)
+_ASCII = (("**", "^"), ("<=", "\\le "), (">=", "\\ge "), ("!=", "\\ne "), ("{,}", ","))
+_CALLED_ROOT = re.compile(r"\\sqrt(\[\d\])?\s*\(")
+_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,]*\d)")
+_SPACED_THOUSANDS = re.compile(r"(?<![\d.])[1-9]\d{0,2}(?: \d{3})+(?!\d| ?/)")
+_THIN_THOUSANDS = re.compile(r"(?<=\d)(?:\\[,!:;]|\{,\}|\\ |\s?\{\s?,\s?\}\s?)(?=\d{3}(?!\d))")
+_MIXED = re.compile(r"(?<![\d./^}])(\d+) +(\d+)/(\d+)(?![\d/])")
+_DECIMAL_COMMA = re.compile(r"^(-?0),(\d+)$")
+_TRAILING = ".,;:*`? \t\n\r"
+_PLAIN = re.compile(r"[-+]?\d+(?:\.\d+)?")
+
+
+def trim(text: str) -> str:
+    """Without white space, spacing commands, bold marks, and the full stop of a sentence."""
+    text = text.lstrip("*` \t\r\n:")
+    while True:
+        shorter = text.rstrip(_TRAILING).removesuffix("\\!").rstrip("\\")
+        if shorter == text:
+            return text
+        text = shorter
+
+
+@lru_cache(maxsize=4096)
+def normalise(text: str) -> str:
+    """`text` in the dialect of this module."""
+    text = trim(text)
+    if _PLAIN.fullmatch(text):
+        return text
+    text = _THIN_THOUSANDS.sub("", text) if "\\" in text or "{" in text else text
+    text = from_unicode(text)
+    if "\\" in text:
+        text = from_latex(text)
+    text = " ".join(text.split())
+    for old, new in _ASCII:
+        text = text.replace(old, new)
+    text = _COMBINATIONS.sub(_combinations, text) if "C" in text else text
+    text = _DECIMAL_COMMA.sub(r"\1.\2", _words(text))
+    text = _MIXED.sub(r"\1\\frac{\2}{\3}", text)
+    text = _unwrapped(trim(re.sub(r"\s+", " ", text)))
+    return _FREE_INTEGER.sub("", text) if "\\in" in text else text
+
+
+def without_separators(text: str) -> str:
+    """With the commas or blanks inside numbers such as 1,234,567 removed.
+
+    Inside brackets a comma separates.
+    """
+    if re.search(r"[(\[]|\\\{", text):
+        return text
+    text = _THOUSANDS.sub(lambda match: match[0].replace(",", ""), text)
+    return _SPACED_THOUSANDS.sub(lambda match: match[0].replace(" ", ""), text)
+
+
+def _combinations(match: re.Match[str]) -> str:
+    high, low = (match[1], match[2]) if match[1] else (match[3], match[4])
+    return f"\\binom{{{high}}}{{{low}}}"
+
+
+def _words(text: str) -> str:
+    text = text.replace("$", " ")
+    text = re.sub(r",?\s*(?<![\\a-zA-Z{])(and|or)(?![a-zA-Z}])", r" \\\1 ", text)
+    if not re.search(r"[a-zA-Z]{2}", text):
+        return text
+    text = _GLUED.sub(lambda match: WORDS[match[1] or match[2]], text)
+    text = _outside_text(text)
+    return _CALLED_ROOT.sub(lambda match: f"\\sqrt{match[1] or ''}(", text)
+
+
+def _outside_text(text: str) -> str:
+    parts = re.split(r"(\\text\{[^{}]*\})", text)
+    parts[::2] = [_WORD.sub(lambda match: WORDS[match[0]], part) for part in parts[::2]]
+    return "".join(parts)
+
+
+def _unwrapped(text: str) -> str:
+    """Without braces, and without more than one pair of parentheses, around the whole."""
+    layers = _layers(text, "{}")
+    text = text[layers : len(text) - layers].strip()
+    layers = max(_layers(text, "()") - 1, 0)
+    return text[layers : len(text) - layers]
+
+
+def _layers(text: str, brackets: str) -> int:
+    """How many pairs of these brackets enclose the whole text."""
+    if text[:1] != brackets[0]:
+        return 0
+    opened: list[int] = []
+    partner: dict[int, int] = {}
+    for at, character in enumerate(text):
+        if character == brackets[0]:
+            opened.append(at)
+        elif character == brackets[1] and opened:
+            partner[opened.pop()] = at
+    layers = 0
+    while partner.get(layers) == len(text) - 1 - layers:
+        layers += 1
+    return layers
