@@ -71,6 +71,18 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run
 
 
+def test_all_four_methods_act_in_one_run(uninterrupted: Run) -> None:
+    last = uninterrupted.metrics[-1]
+    assert last["allocation/max"] > last["allocation/min"]
+    assert last["rollouts/down_sampled"] > 0
+    assert last["rollouts/replayed"] > 0
+    assert any(record.get("rollouts/rescued", 0) > 0 for record in uninterrupted.metrics)
+    assert all(record.get("replay/age_max", 0) <= 10 for record in uninterrupted.metrics)
+    for record in uninterrupted.metrics[1:]:
+        ends = ("trained", "rescued", "down_sampled", "dropped", "pooled", "invalid")
+        assert sum(record[f"rollouts/{end}"] for end in ends) == record["rollouts/generated"]
+
+
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGKILL])
 def test_a_resumed_run_equals_the_uninterrupted_one_bit_for_bit(
     uninterrupted: Run, tmp_path: Path, stop: signal.Signals

@@ -1,12 +1,10 @@
-"""Every method through real actors, alone and all together, by its effect on the run's record."""
+"""Every method alone through real actors, by its effect on the run's record."""
 
 from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from rlvr_platform.run_folder import RunFolder
 from rlvr_platform.telemetry.methods import histogram
@@ -61,18 +59,18 @@ def test_vip_moves_the_budget_and_keeps_it(tmp_path: Path) -> None:
     assert not any(record["allocation/fallback"] for record in later)
 
 
-@pytest.mark.parametrize("tau", [0.1, 0.9])
-def test_avspo_rescues_groups_only_when_triggered(tmp_path: Path, tau: float) -> None:
-    """ACR of the dev workload starts between the two thresholds."""
-    overrides = ["steps=3", f"avspo.tau={tau}", "avspo.eta=0.0", "avspo.ema=0.0"]
+def test_avspo_rescues_groups_only_when_triggered(tmp_path: Path) -> None:
+    """The step's ACR lies now above and now below the threshold."""
+    tau = 0.25
+    overrides = ["steps=6", f"avspo.tau={tau}", "avspo.eta=0.0", "avspo.ema=0.0"]
     run = train(tmp_path / "run", overrides, config="configs/dev/avspo.yaml")
     records = steps_of(run)
     for record in records:
-        assert (record["avspo/groups"] > 0) <= (record["acr/group"] > tau)
+        assert (record["avspo/groups"] > 0) == (record["acr/group"] > tau)
         assert record["avspo/share"] <= 0.25 + 1e-9
         rescued = [r for r in rollouts(run, int(record["step"])) if r["fate"] == "RESCUED"]
         assert all((row["advantage"] > 0) == (row["reward"] == 1.0) for row in rescued)
-    assert any(record["avspo/groups"] > 0 for record in records) == (tau < 0.5)
+    assert len({record["avspo/groups"] > 0 for record in records}) == 2
 
 
 def test_replay_draws_old_rollouts_within_the_age_limit(tmp_path: Path) -> None:
@@ -98,31 +96,3 @@ def test_dynamic_sampling_makes_up_for_collapsed_groups(tmp_path: Path) -> None:
         assert len(mixed) <= 8
         assert (record["rollouts/generated"] > 64) == (record["acr/group"] > 0)
     assert max(record["rollouts/generated"] for record in records) > 64
-
-
-def test_all_methods_together_and_across_a_resume(tmp_path: Path) -> None:
-    """The resumed run has the buffer and the predictor of the one before."""
-    overrides = [
-        "checkpoint.every_steps=4",
-        "replay.reuse.start_step=2",
-        "replay.reuse.max_age=3",
-        "avspo.tau=0.1",
-    ]
-    run = train(tmp_path / "run", ["steps=4", *overrides], config="configs/dev/all_methods.yaml")
-    records = steps_of(run)
-    assert records[-1]["allocation/max"] > records[-1]["allocation/min"]
-    assert records[-1]["rollouts/down_sampled"] > 0
-    assert records[-1]["rollouts/replayed"] > 0
-    stored = records[-1]["replay/size"]
-
-    run = train(
-        tmp_path / "run",
-        ["steps=6", *overrides],
-        config="configs/dev/all_methods.yaml",
-        options=["--resume"],
-    )
-    fifth, sixth = steps_of(run)[4:]
-    assert fifth["replay/size"] > stored
-    assert fifth["rollouts/replayed"] > 0
-    assert sixth["replay/age_max"] <= 3
-    assert fifth["allocation/max"] > fifth["allocation/min"], "the predictor was not reset"
