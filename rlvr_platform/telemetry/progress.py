@@ -116,6 +116,7 @@ def summary_lines(summary: RunSummary) -> list[str]:
         *(_gain(name, summary) for name in dict.fromkeys([*summary.before, *summary.after])),
         f"run folder:   {folder}",
         f"all metrics:  {folder / 'metrics.jsonl'} (names: docs/metrics.md)",
+        f"report:       {folder / 'report.html'}",
         *_tensorboard_line(folder),
     ]
 
