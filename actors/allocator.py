@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import ray
 
 from actors.deadlines import within
+from actors.processes import Member
+from actors.supervision import Actors, Role, Supervision
 from rlvr_platform.config.experiment import ExperimentConfig
 from rlvr_platform.memory import peak_memory
 from rlvr_platform.types import Allocation, Observation, Prompt
 
 START_DEADLINE_S = 600.0
-DEADLINE_S = 120.0
+SNAPSHOT_EVERY = 16
+
+State = dict[str, bytes]
+"""Content of the files that `save` writes, by name."""
 
 
 @ray.remote
-class AllocatorActor:
+class AllocatorActor(Member):
     """Decides how many rollouts each prompt of a step gets, and learns from what they became."""
 
     def __init__(self, config: ExperimentConfig, model: str) -> None:
@@ -48,34 +55,86 @@ class AllocatorActor:
         """Go on from what `save` wrote."""
         self._allocator.load(Path(folder))
 
-    def peak_memory(self) -> int:
-        return peak_memory()
+    def state(self) -> State:
+        """What `save` writes."""
+        with TemporaryDirectory() as folder:
+            self._allocator.save(Path(folder))
+            return {file.name: file.read_bytes() for file in Path(folder).iterdir()}
+
+    def restore(self, state: State) -> None:
+        """Go on from `state`; from the beginning when it is empty."""
+        if not state:
+            return
+        with TemporaryDirectory() as folder:
+            for name, content in state.items():
+                Path(folder, name).write_bytes(content)
+            self._allocator.load(Path(folder))
+
+    def peak_memory(self) -> dict[str, int]:
+        return {"allocator": peak_memory()}
 
 
 class RemoteAllocator:
-    """The allocator actor behind the `Allocator` protocol."""
+    """The allocator actor behind the `Allocator` protocol.
 
-    def __init__(self, actor: Any) -> None:
-        self._actor = actor
+    Keeps what brings a new actor to the same state: a copy of the predictor's state every
+    `SNAPSHOT_EVERY` requests, and the requests since.
+    """
 
-    async def start(self, prompts: Sequence[Prompt]) -> None:
+    def __init__(
+        self, create: Callable[[], Actors], prompts: Sequence[Prompt], supervision: Supervision
+    ) -> None:
+        self.role = Role("allocator", create, self._revive, supervision)
+        self._prompts = ray.put(list(prompts))
+        self._limit_s = supervision.config.call_timeout_s
+        self._in_turn = asyncio.Lock()
+        self._state: State = {}
+        self._requests: list[tuple[str, tuple[Any, ...]]] = []
+
+    async def start(self) -> None:
         """Embed the prompts; raises DeadlineError when that takes too long."""
-        call = self._actor.start.remote(prompts)
-        await within(call, START_DEADLINE_S, "the allocator's start", "see the allocator's log")
+        await self._begin(self.role.actors)
 
     async def allocate(self, prompts: Sequence[Prompt], budget: int) -> Allocation:
         indices = np.array([prompt.index for prompt in prompts], np.int64)
-        return await self._call("allocate", indices, budget)
+        return await self._change("allocate", indices, budget)
 
     async def observe(self, observation: Observation) -> None:
-        await self._call("observe", observation)
+        await self._change("observe", observation)
 
     async def save(self, folder: Path) -> None:
         await self._call("save", str(folder))
 
     async def load(self, folder: Path) -> None:
         await self._call("load", str(folder))
+        await self._snapshot()
+
+    async def _begin(self, actors: Actors) -> None:
+        call = actors[0].start.remote(self._prompts)
+        await within(call, START_DEADLINE_S, "the allocator's start", "see the allocator's log")
 
     async def _call(self, method: str, *arguments: Any) -> Any:
-        call = getattr(self._actor, method).remote(*arguments)
-        return await within(call, DEADLINE_S, f"the allocator's {method}", "see its log")
+        def ask(actors: Actors) -> Any:
+            return getattr(actors[0], method).remote(*arguments)
+
+        return await self.role.insist(ask, method, self._limit_s, "see its log")
+
+    async def _change(self, method: str, *arguments: Any) -> Any:
+        async with self._in_turn:
+            answer = await self._call(method, *arguments)
+            self._requests.append((method, arguments))
+            if len(self._requests) >= SNAPSHOT_EVERY:
+                await self._snapshot()
+        return answer
+
+    async def _snapshot(self) -> None:
+        """Copy the predictor's state, and forget the requests that led to it."""
+        self._state = await self._call("state")
+        self._requests.clear()
+
+    async def _revive(self, actors: Actors) -> None:
+        """Restore the copy, then repeat the requests since."""
+        await self._begin(actors)
+        for method, arguments in [("restore", (self._state,)), *self._requests]:
+            call = getattr(actors[0], method).remote(*arguments)
+            await within(call, self._limit_s, f"the new allocator's {method}", "see its log")

@@ -26,6 +26,7 @@ async def save(state: TrainingState, ports: Ports, recorder: Recorder, keep_last
             ports.allocator.save(folder / ALLOCATOR_FOLDER),
         )
         state.write(folder)
+    ports.learner.saved(path)
     removed = recorder.run.prune_checkpoints(keep_last)
     recorder.event(
         "checkpoint",

@@ -13,14 +13,16 @@ The two meet at the buffer and the weights' version, nowhere else.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Awaitable, Sequence
 from typing import TypeVar
 
 from actors.checkpointing import save
+from actors.supervision import in_short
 from rlvr_platform.algorithms.avspo import starting_trigger
 from rlvr_platform.config.experiment import ExperimentConfig
 from rlvr_platform.config.replay import NoReuse
-from rlvr_platform.errors import VerifierError
+from rlvr_platform.errors import ClusterError, SyncError, VerifierError, WeightsLost
 from rlvr_platform.evaluation.suites import evaluate
 from rlvr_platform.outcomes import groups_with_signal, observe
 from rlvr_platform.ports import Ports
@@ -51,6 +53,8 @@ from rlvr_platform.types import (
     GradedGroup,
     LoadReport,
     Observation,
+    Prompt,
+    Quarantined,
     Ticket,
     TrainBatch,
     WeightSnapshot,
@@ -58,6 +62,9 @@ from rlvr_platform.types import (
 from rlvr_platform.verifiers.health import require_verdicts
 
 T = TypeVar("T")
+
+SYNC_ATTEMPTS = 3
+"""Publications of one version: each takes a learner lost at an unlucky moment."""
 
 
 class Interrupted(Exception):
@@ -85,6 +92,7 @@ class Controller:
         self._observed = StepClock(state.step)
         self._sampler = data.sampler(config)
         self._sampler.restore(state.sampler)
+        self._quarantined = set(state.quarantined)
         self._positions = {state.step + 1: state.sampler}
         self._saved_step = state.step
         self._engines = BusyClock()
@@ -155,7 +163,7 @@ class Controller:
 
     async def _reserve(self, step: int, first: int, count: int, more: bool) -> list[Ticket]:
         """Draw prompts, decide their rollouts, keep places in the buffer."""
-        prompts = [self._data.prompts[index] for index in self._sampler.next(count)]
+        prompts = self._next_prompts(count)
         timer = StepTimer()
         with timer.phase("allocate"):
             budget = count * self._config.rollout.rollouts_per_prompt
@@ -168,16 +176,45 @@ class Controller:
         await self._ports.buffer.expect(step, [ticket.group_id for ticket in reserved], more)
         return reserved
 
+    def _next_prompts(self, count: int) -> list[Prompt]:
+        """Draw prompts, passing over those in quarantine."""
+        prompts: list[Prompt] = []
+        while len(prompts) < count:
+            drawn = [
+                self._data.prompts[index] for index in self._sampler.next(count - len(prompts))
+            ]
+            prompts += [prompt for prompt in drawn if prompt.index not in self._quarantined]
+        return prompts
+
     async def _roll_out(self, reserved: Sequence[Ticket]) -> int:
         """Generate groups, graded and inserted as they finish; counts those with signal."""
         temperature = self._config.rollout.temperature
         async with asyncio.TaskGroup() as tasks:
             with self._engines.busy():
-                grading = [
-                    tasks.create_task(self._grade(groups))
-                    async for groups in self._ports.rollouts.stream(reserved, temperature)
+                settling = [
+                    tasks.create_task(self._settle(settled))
+                    async for settled in self._ports.rollouts.stream(reserved, temperature)
                 ]
-        return sum(task.result() for task in grading)
+        return sum(task.result() for task in settling)
+
+    async def _settle(self, settled: FinishedGroups | Quarantined) -> int:
+        """Grade groups; or put a prompt into quarantine and let another one take its place."""
+        if isinstance(settled, FinishedGroups):
+            return await self._grade(settled)
+        prompt, reason = settled.ticket.prompt, settled.reason
+        self._recorder.quarantined(prompt, reason)
+        self._quarantined.add(prompt.index)
+        self._require_prompts_left()
+        (other,) = self._next_prompts(1)
+        return await self._roll_out([dataclasses.replace(settled.ticket, prompt=other)])
+
+    def _require_prompts_left(self) -> None:
+        if len(self._quarantined) == len(self._data.prompts):
+            raise ClusterError(
+                "every prompt is in quarantine: engines die or time out over all of them",
+                "prompts that engines can complete",
+                "see the rollout workers' logs; raise rollout.group_timeout_s",
+            )
 
     async def _grade(self, groups: FinishedGroups) -> int:
         graded = await self._ports.verdicts.grade(groups)
@@ -250,11 +287,24 @@ class Controller:
         return Update(learned, *await self._sync())
 
     async def _sync(self) -> tuple[WeightSnapshot, LoadReport]:
-        """Give every engine the learner's weights; each proves that it has them."""
-        snapshot = await self._ports.learner.publish(self._version)
-        loading, sending = self._ports.rollouts.load(snapshot), self._ports.learner.send()
-        loaded, _ = await asyncio.gather(loading, sending)
-        return snapshot, loaded
+        """Give every engine the learner's weights; each proves that it has them.
+
+        Weights that are gone with a lost learner are published again by the new one.
+        """
+        for _ in range(SYNC_ATTEMPTS):
+            snapshot = await self._ports.learner.publish(self._version)
+            loading, sending = self._ports.rollouts.load(snapshot), self._ports.learner.send()
+            try:
+                loaded, _ = await asyncio.gather(loading, sending)
+            except WeightsLost as loss:
+                self._recorder.event("weights_lost", version=self._version, reason=in_short(loss))
+            else:
+                return snapshot, loaded
+        raise SyncError(
+            f"version {self._version} was published {SYNC_ATTEMPTS} times and lost every time",
+            "published weights that stay until all engines have them",
+            "see the learners' logs and the room in Ray's object store",
+        )
 
     async def _record_rollouts(self, step: int, composition: Composition) -> None:
         """Let the buffer write or release the step's rollouts, beside the next step."""
@@ -299,7 +349,8 @@ class Controller:
         await self._finish_recording()
         position = self._positions.get(self.step + 1, self._sampler.state())
         trigger = self._trigger.to_dict() if self._trigger else {}
-        state = TrainingState(self.step, self._version, position, trigger)
+        passed_over = sorted(self._quarantined)
+        state = TrainingState(self.step, self._version, position, trigger, passed_over)
         await save(state, self._ports, self._recorder, self._config.checkpoint.keep_last)
         self._saved_step = self.step
 

@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import numpy as np
+from ray.exceptions import RayError
 
 from rlvr_platform.config.experiment import ExperimentConfig
-from rlvr_platform.errors import DeadlineError, SyncError
+from rlvr_platform.errors import DeadlineError, EngineLost, SyncError
 from rlvr_platform.runtime import thread_environment
 from rlvr_platform.types import Finish, RolloutGroup, Ticket
 
@@ -147,7 +148,11 @@ class Engine:
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
-        output = await self._request(tokens, sampling, self._config.sync.timeout_s, "the probe")
+        limit_s = self._config.sync.timeout_s
+        try:
+            output = await self._request(tokens, sampling, limit_s, "the probe")
+        except DeadlineError as error:
+            raise EngineLost(error.got, "log-probabilities of the probe", error.fix) from None
         entries = output.prompt_logprobs[1:]
         pairs = zip(entries, tokens[1:].tolist(), strict=True)
         return np.array([entry[token].logprob for entry, token in pairs], dtype=np.float32)
@@ -167,10 +172,14 @@ class Engine:
             ) from None
 
     async def _run(self, tokens: np.ndarray, sampling: Any, request: str) -> Any:
+        from vllm.v1.engine.exceptions import EngineDeadError
+
         self._in_flight += 1
         try:
             prompt = {"prompt_token_ids": tokens.tolist()}
             return [output async for output in self._llm.generate(prompt, sampling, request)][-1]
+        except EngineDeadError as error:
+            raise EngineLost(f"the engine's process is dead: {error}") from None
         finally:
             self._in_flight -= 1
 
@@ -178,10 +187,9 @@ class Engine:
         """Replace the weights; requests in flight go on with the new ones.
 
         `updates` yields the transport's update messages, one per chunk of the weights.
-        Raises SyncError naming the phase when a phase fails or misses its deadline.
+        Raises SyncError naming the phase that failed, EngineLost when the engine is dead, does
+        not answer in time or is left between two versions.
         """
-        from vllm.distributed.weight_transfer.base import WeightTransferUpdateRequest
-
         self._open.clear()
         held = self._in_flight > 0
         try:
@@ -193,35 +201,52 @@ class Engine:
                     "an idle engine",
                     "report this: entries of the old weights would be reused unseen",
                 )
-            await self._phase("start", self._llm.start_weight_update())
-            async for update in updates:
-                request = WeightTransferUpdateRequest(update)
-                await self._phase("update", self._llm.update_weights(request))
-            finish = self._llm.finish_weight_update(weight_version=str(version))
-            await self._phase("finish", finish)
+            await self._replace_weights(updates, version)
             if held:
                 await self._phase("resume", self._llm.resume_generation())
         finally:
             self._open.set()
+
+    async def _replace_weights(self, updates: AsyncIterator[dict[str, Any]], version: int) -> None:
+        from vllm.distributed.weight_transfer.base import WeightTransferUpdateRequest
+
+        # Fetched before the update is open: an engine whose update cannot go on is of no use.
+        first = await anext(updates)
+        await self._phase("start", self._llm.start_weight_update())
+        await self._phase("update", self._llm.update_weights(WeightTransferUpdateRequest(first)))
+        try:
+            async for update in updates:
+                request = WeightTransferUpdateRequest(update)
+                await self._phase("update", self._llm.update_weights(request))
+        except RayError as error:
+            raise EngineLost(
+                f"half of the weights of version {version} are lost: {error}"
+            ) from None
+        finish = self._llm.finish_weight_update(weight_version=str(version))
+        await self._phase("finish", finish)
 
     async def version(self) -> int:
         """The weight version that the engine says it has."""
         return int(await self._phase("version", self._llm.get_weight_version()))
 
     async def _phase(self, name: str, work: Any) -> Any:
+        from vllm.v1.engine.exceptions import EngineDeadError
+
         timeout_s = self._config.sync.timeout_s
+        failed = f"weight sync failed in the engine's phase '{name}'"
         try:
             async with asyncio.timeout(timeout_s):
                 return await work
         except TimeoutError:
-            got = f"no answer within {timeout_s:g} s"
+            raise EngineLost(f"{failed}: no answer within {timeout_s:g} s") from None
+        except EngineDeadError as error:
+            raise EngineLost(f"{failed}: {error}") from None
         except Exception as error:  # the engine's own error types vary by phase
-            got = f"{type(error).__name__}: {error}"
-        raise SyncError(
-            f"weight sync failed in the engine's phase '{name}': {got}",
-            "every phase to finish",
-            "see the engine's log above; sync.timeout_s sets the deadline",
-        )
+            raise SyncError(
+                f"{failed}: {type(error).__name__}: {error}",
+                "every phase to finish",
+                "see the engine's log above",
+            ) from None
 
     def shutdown(self) -> None:
         self._llm.shutdown()

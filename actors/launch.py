@@ -5,44 +5,34 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any, Self
 
 from ray.exceptions import RayError, RayTaskError
 
-from actors.allocator import AllocatorActor, RemoteAllocator
 from actors.checkpointing import load
 from actors.cluster import gpu_names, ray_cluster
 from actors.controller import Controller, Interrupted
-from actors.deadlines import within
-from actors.engine import engine_environment
-from actors.learner import LearnerActor, RemoteLearners
+from actors.crew import Crew
 from actors.placement import Placement, demand, require_supply
-from actors.replay_buffer import RemoteBuffer, ReplayBufferActor
-from actors.rollout_worker import RemoteRollouts, RolloutWorkerActor
-from actors.verifier_pool import RemoteVerdicts, VerifierPoolActor
-from actors.weight_transport import engine_init
+from actors.supervision import Supervision
 from rlvr_platform.config.experiment import ExperimentConfig
 from rlvr_platform.errors import ClusterError, InputError, RlvrError
-from rlvr_platform.memory import peak_memory
-from rlvr_platform.ports import Ports
 from rlvr_platform.preparation import Prepared, prepare
 from rlvr_platform.recorder import Recorder
 from rlvr_platform.report import write_report
 from rlvr_platform.run_folder import RunFolder
-from rlvr_platform.runtime import thread_environment
 from rlvr_platform.telemetry.live import LiveView
 from rlvr_platform.telemetry.sinks import EventsLog
 from rlvr_platform.training_state import TrainingState
 
 INTERRUPTED = 130
-STOP_DEADLINE_S = 30.0
-SERVICE_DEADLINE_S = 120.0
 MEMORY_DEADLINE_S = 10.0
-LOAD_PHASES = 8
-"""Phases of a weight load and its proof, each with sync.timeout_s of its own."""
+STARTING = (
+    "starting engines and learners (a minute longer the first time on a machine, while "
+    "DeepSpeed compiles an extension)"
+)
 
 
 def train(config: ExperimentConfig, run_dir: Path, resume: bool) -> int:
@@ -132,53 +122,6 @@ async def _in_plain_words(work: Awaitable[int]) -> int:
         ) from None
 
 
-@dataclass(frozen=True, slots=True)
-class Actors:
-    """The Ray handles of one run."""
-
-    workers: Sequence[Any]
-    learners: Sequence[Any]
-    verifiers: Any
-    buffer: Any
-    allocator: Any
-
-
-def create_actors(config: ExperimentConfig, model: str, placement: Placement) -> Actors:
-    """Create all actors in their bundles; none has started its heavy part yet."""
-    wanted, services = placement.demand, placement.demand.services_bundle
-    engine_env = engine_environment(config)
-    learner_env = thread_environment(config.learner.threads)
-
-    def create(actor: Any, options: dict[str, Any], *arguments: Any) -> Any:
-        return actor.options(**options).remote(*arguments)
-
-    return Actors(
-        workers=[
-            create(
-                RolloutWorkerActor,
-                placement.options(bundle, gpus=wanted.gpus_per_worker, env=engine_env),
-                *(index, config, model),
-            )
-            for index, bundle in enumerate(wanted.worker_bundle)
-        ],
-        learners=[
-            create(
-                LearnerActor,
-                placement.options(bundle, gpus=wanted.gpus_per_learner, env=learner_env),
-                *(rank, config, model),
-            )
-            for rank, bundle in enumerate(wanted.learner_bundle)
-        ],
-        verifiers=create(VerifierPoolActor, placement.options(services), config.verifier),
-        buffer=create(ReplayBufferActor, placement.options(services, cpus=0), config),
-        allocator=create(
-            AllocatorActor,
-            placement.options(services, cpus=0, env=thread_environment(1)),
-            *(config, model),
-        ),
-    )
-
-
 async def _train(
     config: ExperimentConfig,
     prepared: Prepared,
@@ -186,45 +129,39 @@ async def _train(
     placement: Placement,
     checkpoint: Path | None,
 ) -> int:
-    actors = create_actors(config, prepared.model, placement)
-    learners = RemoteLearners(actors.learners, config)
-    allocator = RemoteAllocator(actors.allocator)
-    ports = Ports(
-        rollouts=RemoteRollouts(actors.workers, LOAD_PHASES * config.sync.timeout_s),
-        verdicts=RemoteVerdicts(actors.verifiers, config.verifier, recorder.event),
-        buffer=RemoteBuffer(actors.buffer, config.replay),
-        allocator=allocator,
-        learner=learners,
-    )
+    crew = Crew(config, prepared, placement, Supervision(config.supervision, recorder.event))
     try:
         with StopSignals() as signals:
-            planning = allocator.start(prepared.data.prompts)
-            await asyncio.gather(_start(config, actors, learners, recorder), planning)
+            recorder.message(STARTING)
+            await crew.start()
             state = TrainingState(0, 0, prepared.data.sampler(config).state())
             if checkpoint is not None:
-                state = await load(checkpoint, ports)
+                state = await load(checkpoint, crew.ports)
                 recorder.event("resumed", step=state.step, version=state.version)
-            controller = Controller(config, ports, prepared.data, state, recorder)
-            return await _run_loop(controller, signals, actors, recorder)
+            controller = Controller(config, crew.ports, prepared.data, state, recorder)
+            return await _run_loop(controller, signals, crew, recorder)
     except RayTaskError as error:
         recorder.event("actor_failed", traceback=str(error))
         raise
     finally:
         recorder.close()
-        await _stop(actors)
+        await crew.stop()
 
 
 async def _run_loop(
-    controller: Controller, signals: StopSignals, actors: Actors, recorder: Recorder
+    controller: Controller, signals: StopSignals, crew: Crew, recorder: Recorder
 ) -> int:
     """Run to the end or to a stop, and close with what was achieved."""
     signals.controller = controller
+    watching = asyncio.create_task(crew.watch())
     try:
         await controller.run()
     except Interrupted:
         recorder.finish(controller.saved_step)
         return INTERRUPTED
-    await _record_memory(actors, recorder)
+    finally:
+        watching.cancel()
+    await _record_memory(crew, recorder)
     recorder.finish(controller.step)
     return 0
 
@@ -255,75 +192,11 @@ class StopSignals:
             self._task.cancel()
 
 
-async def _start(
-    config: ExperimentConfig, actors: Actors, learners: RemoteLearners, recorder: Recorder
-) -> None:
-    """Start engines, learners and verifiers side by side, each with its own deadline."""
-    recorder.message(
-        "starting engines and learners (a minute longer the first time on a machine, while "
-        "DeepSpeed compiles an extension)"
-    )
-    limit = config.rollout.engine.start_timeout_s
-    fix = "see the rollout worker's log; raise rollout.engine.start_timeout_s if it is just slow"
-    engines = [
-        within(worker.start.remote(), limit, f"rollout worker {i}'s start", fix)
-        for i, worker in enumerate(actors.workers)
-    ]
-    pool = within(
-        actors.verifiers.start.remote(), SERVICE_DEADLINE_S, "the verifier pool's start", ""
-    )
-    await asyncio.gather(pool, learners.start(), *engines)
-    await _connect(config, actors, learners)
-
-
-async def _connect(config: ExperimentConfig, actors: Actors, learners: RemoteLearners) -> None:
-    """Open both sides of the weight transport at the same time: each waits for the other."""
-    transport, devices = config.sync.transport, config.rollout.engine.tensor_parallel
-    count, (address, port) = len(actors.workers), await learners.address()
-    engines = [
-        worker.connect.remote(engine_init(transport, address, port, i, count, devices))
-        for i, worker in enumerate(actors.workers)
-    ]
-    both = asyncio.gather(learners.connect(address, port, count * devices), *engines)
-    fix = "check that the nodes reach each other; sync.timeout_s sets the deadline"
-    await within(both, config.sync.timeout_s, f"the {transport} weight transport", fix)
-
-
-async def _record_memory(actors: Actors, recorder: Recorder) -> None:
+async def _record_memory(crew: Crew, recorder: Recorder) -> None:
     """Peak memory of every role as an event; a run that is done does not fail over it."""
     try:
-        peaks = await asyncio.wait_for(peak_memories(actors), MEMORY_DEADLINE_S)
+        peaks = await asyncio.wait_for(crew.peak_memories(), MEMORY_DEADLINE_S)
     except (TimeoutError, RayError) as error:
         recorder.message(f"peak memory is not known: {error}")
         return
     recorder.event("memory", **peaks)
-
-
-async def peak_memories(actors: Actors) -> dict[str, int]:
-    """Peak resident bytes by role; the largest of each kind."""
-    single = {
-        "verifier_pool": actors.verifiers,
-        "replay_buffer": actors.buffer,
-        "allocator": actors.allocator,
-    }
-    workers = await asyncio.gather(*(w.peak_memory.remote() for w in actors.workers))
-    learners = await asyncio.gather(*(rank.peak_memory.remote() for rank in actors.learners))
-    services = await asyncio.gather(*(actor.peak_memory.remote() for actor in single.values()))
-    return {
-        "controller": peak_memory(),
-        "learner": max(learners),
-        "rollout_worker": max(own for own, _ in workers),
-        "engine": max(engine for _, engine in workers),
-        **dict(zip(single, services, strict=True)),
-    }
-
-
-async def _stop(actors: Actors) -> None:
-    """End what the actors started themselves; removing the placement group ends the actors."""
-    calls = [actor.stop.remote() for actor in (*actors.workers, actors.verifiers)]
-    try:
-        await asyncio.wait_for(
-            asyncio.gather(*calls, return_exceptions=True), timeout=STOP_DEADLINE_S
-        )
-    except TimeoutError:
-        print(f"actors did not stop within {STOP_DEADLINE_S:g} s; Ray kills them now")

@@ -1,8 +1,7 @@
-"""The learner actor, one DeepSpeed rank, and all ranks as the loop's `Learner` port."""
+"""The learner actor: one DeepSpeed rank."""
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import os
 import socket
@@ -15,15 +14,15 @@ from typing import Any
 import numpy as np
 import ray
 
-from actors.deadlines import within
+from actors.groups import get_groups
+from actors.processes import Member
 from actors.weight_transport import publisher
 from rlvr_platform.batching.rows import gather_rows
-from rlvr_platform.batching.sharding import plan_update
 from rlvr_platform.config.experiment import ExperimentConfig
 from rlvr_platform.memory import peak_memory
 from rlvr_platform.runtime import default_environment, extensions_folder, remove_stale_locks
 from rlvr_platform.schedule import learning_rate
-from rlvr_platform.types import LearnerReport, TokenSums, TrainBatch, WeightSnapshot
+from rlvr_platform.types import TokenSums, TrainBatch
 
 PROBE_SEED = 0
 
@@ -69,7 +68,7 @@ class Published:
 
 
 @ray.remote
-class LearnerActor:
+class LearnerActor(Member):
     """One rank. Every method but `address` is collective: all ranks are called together."""
 
     def __init__(self, rank: int, config: ExperimentConfig, model: str) -> None:
@@ -163,119 +162,16 @@ class LearnerActor:
     def load(self, folder: str) -> None:
         self._engine.load_optimizer(Path(folder, "optimizer"))
 
-    def peak_memory(self) -> int:
+    def peak_memory(self) -> dict[str, int]:
         """Peak resident bytes of this process; of the device on a GPU."""
-        return self._engine.peak_device_memory() or peak_memory()
+        return {"learner": self._engine.peak_device_memory() or peak_memory()}
 
 
 def _fetch(shard: TrainBatch) -> Any:
     """Get this shard's groups, and nothing else, out of the object store."""
-    return gather_rows(shard, ray.get(list(shard.handles)))
+    return gather_rows(shard, get_groups(shard.handles))
 
 
 def _probe_tokens(policy: Any, length: int) -> np.ndarray:
     vocabulary = policy.causal_lm.config.get_text_config().vocab_size
     return np.random.default_rng(PROBE_SEED).integers(vocabulary, size=length, dtype=np.int32)
-
-
-class RemoteLearners:
-    """All ranks as one: shards the batch, counts optimizer steps, adds up the reports."""
-
-    def __init__(self, ranks: Sequence[Any], config: ExperimentConfig) -> None:
-        self._ranks = list(ranks)
-        self._config = config
-
-    async def address(self) -> tuple[str, int]:
-        """Rank 0's address and a free port there."""
-        address, port = await self._ranks[0].address.remote()
-        return address, port
-
-    async def start(self) -> None:
-        """Start all ranks together; raises DeadlineError past learner.start_timeout_s."""
-        limit = self._config.learner.start_timeout_s
-        address, port = await within(
-            self.address(), limit, "learner rank 0's process", _raise("start")
-        )
-        starts = [rank.start.remote(address, port) for rank in self._ranks]
-        await within(asyncio.gather(*starts), limit, "the learners' start", _raise("start"))
-
-    async def connect(self, address: str, port: int, engines: int) -> None:
-        """Open the learners' side of the weight transport; engines connect meanwhile."""
-        await self._all("connect", address, port, engines)
-
-    async def update(self, batch: TrainBatch) -> LearnerReport:
-        """Train on the batch once; the denominators are of the whole batch."""
-        config, learner = self._config, self._config.learner
-        plan = plan_update(
-            batch,
-            learner.minibatches,
-            len(self._ranks),
-            config.seed + batch.step,
-            config.algorithm.normalisation,
-            config.algorithm.constant_length or config.rollout.max_new_tokens,
-        )
-        calls = [
-            rank.update.remote([step[r] for step in plan]) for r, rank in enumerate(self._ranks)
-        ]
-        work, limit = asyncio.gather(*calls), learner.update_timeout_s
-        results = await within(work, limit, "the learners' update", _raise("update"))
-        return self._report(results)
-
-    def _report(self, ranks: Sequence[RankReport]) -> LearnerReport:
-        sums = sum((rank.sums for rank in ranks), TokenSums())
-        return LearnerReport(
-            loss=sums.loss,
-            grad_norm=ranks[0].grad_norm,
-            learning_rate=ranks[0].learning_rate,
-            entropy=sums.mean("entropy"),
-            kl_behaviour=sums.mean("kl_behaviour"),
-            kl_reference=sums.mean("kl_reference"),
-            clip_fraction=sums.mean("clipped"),
-            truncated_fraction=sums.mean("truncated"),
-            tokens=int(sums.tokens),
-            optimizer_steps=ranks[0].optimizer_steps,
-            micro_batches=ranks[0].micro_batches,
-            seconds=max(rank.seconds for rank in ranks),
-        )
-
-    async def publish(self, version: int) -> WeightSnapshot:
-        """Make the weights available under `version`, with their probe."""
-        calls = asyncio.gather(*(rank.publish.remote() for rank in self._ranks))
-        # Collective, so every rank is asked; they answer while the engines load.
-        probes = [rank.probe.remote() for rank in self._ranks]
-        limit = self._config.sync.timeout_s
-        ranks = await within(calls, limit, "the learners publishing", "raise sync.timeout_s")
-        return WeightSnapshot(
-            version=version,
-            handles=tuple(rank.handle for rank in ranks),
-            nbytes=ranks[0].nbytes,
-            probe_tokens=ranks[0].probe_tokens,
-            probe_logprobs=probes[0],
-            seconds=max(rank.seconds for rank in ranks),
-        )
-
-    async def send(self) -> None:
-        """Take part while the engines load, where the transport needs it."""
-        if self._config.sync.transport != "nccl":
-            return
-        calls = asyncio.gather(*(rank.send.remote() for rank in self._ranks))
-        await within(calls, self._config.sync.timeout_s, "the learners sending", "")
-
-    async def save(self, folder: Path) -> None:
-        await self._all("save", str(folder))
-
-    async def load(self, folder: Path) -> None:
-        await self._all("load", str(folder))
-
-    async def peak_memory(self) -> int:
-        return max(await self._all("peak_memory"))
-
-    async def _all(self, method: str, *arguments: Any) -> list[Any]:
-        calls = [getattr(rank, method).remote(*arguments) for rank in self._ranks]
-        limit = self._config.learner.update_timeout_s
-        who = f"the learners' {method}"
-        return await within(asyncio.gather(*calls), limit, who, _raise("update"))
-
-
-def _raise(phase: str) -> str:
-    return f"see the learners' logs; raise learner.{phase}_timeout_s if they are just slow"

@@ -1,10 +1,15 @@
-"""The central buffer as an actor, and as the loop's `Buffer` port."""
+"""The central buffer as an actor, and as the loop's `Buffer` port.
+
+The actor may die at any time. Its port keeps what brings a new one to the same state: a copy of
+what is stored for reuse as of the last finished step, and the requests since.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +17,11 @@ import numpy as np
 import ray
 
 from actors.deadlines import within
+from actors.groups import GroupHandle, fetch_groups, graded_groups
+from actors.processes import Member
+from actors.supervision import Actors, Role, Supervision
 from rlvr_platform.config.experiment import ExperimentConfig
-from rlvr_platform.config.replay import PrioritisedReuse, ReplayConfig
+from rlvr_platform.config.replay import PrioritisedReuse
 from rlvr_platform.errors import DeadlineError
 from rlvr_platform.memory import peak_memory
 from rlvr_platform.replay.buffer import BufferState, RolloutBuffer
@@ -25,27 +33,39 @@ from rlvr_platform.types import (
     Fate,
     GradedGroup,
     GradedGroups,
-    GroupSummary,
-    RolloutGroup,
-    Verdict,
 )
 
 
-@ray.remote
-class ReplayBufferActor:
-    """Owns every group between its generation and its last use.
+@dataclass(frozen=True, slots=True, eq=False)
+class Stored:
+    """What is stored for reuse, without the groups themselves."""
 
-    The tokens are put into the object store from here: an object dies with the process that
-    put it, and a rollout worker may be replaced at any time.
-    """
+    step: int
+    """The last step whose rollouts are in it."""
+    arrays: Mapping[str, np.ndarray]
+    """See `ExperienceReplay.state`."""
+
+    @property
+    def group_ids(self) -> list[int]:
+        return self.arrays["groups.group_id"].tolist()
+
+
+def _experience(config: ExperimentConfig) -> ExperienceReplay:
+    """An empty store. Without reuse it stays empty: the loop neither keeps nor draws."""
+    reuse = config.replay.reuse
+    stored = reuse if isinstance(reuse, PrioritisedReuse) else PrioritisedReuse()
+    return ExperienceReplay(stored, config.seed)
+
+
+@ray.remote
+class ReplayBufferActor(Member):
+    """Holds every group between its generation and its last use."""
 
     def __init__(self, config: ExperimentConfig) -> None:
         self._config = config.replay
         self._buffer = RolloutBuffer(config.replay.capacity_groups)
-        # Without reuse it stays empty: the loop neither keeps nor draws.
-        reuse = config.replay.reuse
-        stored = reuse if isinstance(reuse, PrioritisedReuse) else PrioritisedReuse()
-        self._experience = ExperienceReplay(stored, config.seed)
+        self._experience = _experience(config)
+        self._kept_step = 0
         self._changed = asyncio.Condition()
         self._taken: dict[int, list[GradedGroup]] = {}
         self._drawn: dict[int, Draw] = {}
@@ -58,17 +78,10 @@ class ReplayBufferActor:
             self._buffer.expect(step, group_ids, more)
             self._changed.notify_all()
 
-    async def insert(
-        self,
-        summaries: Sequence[GroupSummary],
-        verdicts: Sequence[tuple[Verdict, ...]],
-        groups: Sequence[RolloutGroup],
-    ) -> None:
-        """Take over graded groups."""
-        parts = zip(summaries, verdicts, groups, strict=True)
-        own = [GradedGroup(summary, verdict, ray.put(group)) for summary, verdict, group in parts]
+    async def insert(self, step: int, groups: Sequence[GradedGroup]) -> None:
+        """Take over graded groups of one step."""
         async with self._changed:
-            for group in own:
+            for group in groups:
                 self._buffer.insert(group)
             self._changed.notify_all()
 
@@ -108,15 +121,17 @@ class ReplayBufferActor:
             self._taken[step], advantages, priorities, strict=True
         ):
             self._experience.keep(group, advantage, priority)
+        self._kept_step = step
 
     async def explain(self, version: int) -> dict[str, Any]:
         """What is stored for reuse, how old it is, what a draw would take and why."""
         return self._experience.describe(version)
 
-    async def release(self, step: int) -> None:
-        """Let go of a step's groups: they were trained on."""
+    async def release(self, step: int) -> Stored:
+        """Let go of a step's groups: they were trained on. Returns what is stored now."""
         self._taken.pop(step)
         self._drawn.pop(step, None)
+        return self._stored()
 
     async def record(
         self,
@@ -124,10 +139,11 @@ class ReplayBufferActor:
         path: Path,
         advantages: Sequence[np.ndarray],
         fates: Sequence[np.ndarray],
-    ) -> None:
+    ) -> Stored:
         """Write every rollout of a taken step, and those replayed in it, then release them."""
         graded, drawn = self._taken.pop(step), self._drawn.pop(step, None)
-        groups = await asyncio.gather(*(group.handle for group in graded))
+        stored = self._stored()
+        groups = await fetch_groups([group.handle for group in graded])
         recorded = [
             Recorded(group, judged, advantage, fate, np.arange(group.size))
             for group, judged, advantage, fate in zip(
@@ -137,27 +153,31 @@ class ReplayBufferActor:
         if drawn is not None:
             recorded += await _replayed(drawn, {group.summary.group_id for group in graded})
         await asyncio.to_thread(write_rollouts, path, recorded)
+        return stored
+
+    def _stored(self) -> Stored:
+        arrays, _ = self._experience.state()
+        return Stored(self._kept_step, arrays)
 
     async def save(self, folder: str) -> None:
         """Write the stored rollouts, tokens included, and the state of the draws."""
         state, graded = self._experience.state()
-        groups = await asyncio.gather(*(group.handle for group in graded))
+        groups = await fetch_groups([group.handle for group in graded])
         await asyncio.to_thread(save_experience, Path(folder), state, graded, groups)
 
-    async def load(self, folder: str) -> None:
-        """Go on from what `save` wrote."""
-        state, restored = await asyncio.to_thread(load_experience, Path(folder))
-        own = [dataclasses.replace(judged, handle=ray.put(group)) for judged, group in restored]
-        self._experience.restore(state, own)
+    async def restore(self, stored: Stored, groups: Sequence[GradedGroup]) -> None:
+        """Start from what was stored; `groups` are those of `stored.group_ids`, in that order."""
+        self._experience.restore(stored.arrays, groups)
+        self._kept_step = stored.step
 
-    async def peak_memory(self) -> int:
-        return peak_memory()
+    async def peak_memory(self) -> dict[str, int]:
+        return {"replay_buffer": peak_memory()}
 
 
 async def _replayed(drawn: Draw, fresh: set[int]) -> list[Recorded]:
     """The drawn rollouts as records; those of this very step are among the fresh ones already."""
     graded = drawn.handles
-    groups = await asyncio.gather(*(group.handle for group in graded))
+    groups = await fetch_groups([group.handle for group in graded])
     recorded = []
     for index, (judged, group) in enumerate(zip(graded, groups, strict=True)):
         if judged.summary.group_id in fresh:
@@ -170,39 +190,51 @@ async def _replayed(drawn: Draw, fresh: set[int]) -> list[Recorded]:
     return recorded
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Request:
+    """A request that changed the actor's state."""
+
+    step: int
+    method: str
+    arguments: tuple[Any, ...]
+
+
 class RemoteBuffer:
     """The buffer actor behind the `Buffer` protocol."""
 
-    def __init__(self, actor: Any, config: ReplayConfig) -> None:
-        self._actor = actor
+    def __init__(
+        self, create: Callable[[], Actors], config: ExperimentConfig, supervision: Supervision
+    ) -> None:
+        self.role = Role("replay_buffer", create, self._revive, supervision)
+        self._call_s = supervision.config.call_timeout_s
         # The actor's own deadline is the one that explains; this one is for a lost actor.
-        self._limit_s = config.take_timeout_s + 60.0
-
-    async def _call(self, method: str, *arguments: Any) -> Any:
-        call = getattr(self._actor, method).remote(*arguments)
-        return await within(call, self._limit_s, f"the replay buffer's {method}", "see its log")
+        self._wait_s = config.replay.take_timeout_s + 60.0
+        self._requests: list[Request] = []
+        self._stored = Stored(0, _experience(config).state()[0])
+        self._groups: dict[int, GradedGroup] = {}
+        """Those of `_stored`."""
 
     async def expect(self, step: int, group_ids: Sequence[int], more: bool) -> None:
-        await self._call("expect", step, group_ids, more)
+        await self._change(self._wait_s, step, "expect", list(group_ids), more)
 
     async def insert(self, groups: GradedGroups) -> None:
-        finished = groups.finished
-        await self._call("insert", finished.summaries, groups.verdicts, finished.handle)
+        step = groups.finished.summaries[0].step
+        await self._change(self._call_s, step, "insert", graded_groups(groups))
 
     async def take(self, step: int) -> tuple[list[GradedGroup], BufferState]:
-        groups, state = await self._call("take", step)
+        groups, state = await self._change(self._wait_s, step, "take")
         return groups, state
 
     async def draw(self, step: int, version: int, rows: int) -> Draw:
-        return await self._call("draw", step, version, rows)
+        return await self._change(self._call_s, step, "draw", version, rows)
 
     async def keep(
         self, step: int, advantages: Sequence[np.ndarray], priorities: Sequence[np.ndarray]
     ) -> None:
-        await self._call("keep", step, advantages, priorities)
+        await self._change(self._call_s, step, "keep", advantages, priorities)
 
     async def release(self, step: int) -> None:
-        await self._call("release", step)
+        self._remember(step, await self._call(self._call_s, "release", step))
 
     async def record(
         self,
@@ -211,10 +243,54 @@ class RemoteBuffer:
         advantages: Sequence[np.ndarray],
         fates: Sequence[np.ndarray],
     ) -> None:
-        await self._call("record", step, path, advantages, fates)
+        stored = await self._call(self._wait_s, "record", step, path, advantages, fates)
+        self._remember(step, stored)
 
     async def save(self, folder: Path) -> None:
-        await self._call("save", str(folder))
+        await self._call(self._wait_s, "save", str(folder))
 
     async def load(self, folder: Path) -> None:
-        await self._call("load", str(folder))
+        """Go on from what `save` wrote. The tokens are put from here, see actors/groups.py."""
+        arrays, restored = await asyncio.to_thread(load_experience, folder)
+        own = [
+            dataclasses.replace(judged, handle=GroupHandle(ray.put((group,)), 0))
+            for judged, group in restored
+        ]
+        self._stored = Stored(0, arrays)
+        self._groups = dict(zip(self._stored.group_ids, own, strict=True))
+        await self._call(self._wait_s, "restore", self._stored, own)
+
+    async def explain(self, version: int) -> dict[str, Any]:
+        """What is stored for reuse, how old it is, what a draw would take and why."""
+        return await self._call(self._call_s, "explain", version)
+
+    async def _call(self, limit_s: float, method: str, *arguments: Any) -> Any:
+        def ask(actors: Actors) -> Any:
+            return getattr(actors[0], method).remote(*arguments)
+
+        return await self.role.insist(ask, method, limit_s, "see its log")
+
+    async def _change(self, limit_s: float, step: int, method: str, *arguments: Any) -> Any:
+        answer = await self._call(limit_s, method, step, *arguments)
+        self._requests.append(Request(step, method, (step, *arguments)))
+        return answer
+
+    def _remember(self, step: int, stored: Stored) -> None:
+        """The step is finished: what it left is in `stored`, its requests can be forgotten."""
+        inserts = (r.arguments[1] for r in self._requests if r.method == "insert")
+        known = self._groups | {g.summary.group_id: g for groups in inserts for g in groups}
+        self._requests = [r for r in self._requests if r.step > step]
+        self._groups = {group_id: known[group_id] for group_id in stored.group_ids}
+        self._stored = stored
+
+    async def _revive(self, actors: Actors) -> None:
+        """Restore what was stored, then repeat the requests of the steps under way."""
+        (actor,) = actors
+        await self._repeat(actor, "restore", self._stored, list(self._groups.values()))
+        for request in self._requests:
+            if request.method != "keep" or request.step > self._stored.step:
+                await self._repeat(actor, request.method, *request.arguments)
+
+    async def _repeat(self, actor: Any, method: str, *arguments: Any) -> None:
+        call = getattr(actor, method).remote(*arguments)
+        await within(call, self._call_s, f"the new replay buffer's {method}", "see its log")

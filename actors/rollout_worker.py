@@ -1,4 +1,4 @@
-"""The rollout worker actor, and all of them as the loop's `Rollouts` port."""
+"""The rollout worker actor: one engine."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import asyncio
 import dataclasses
 import time
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import ray
+from ray.exceptions import RayError
 
-from actors.deadlines import within
 from actors.engine import Engine
+from actors.processes import Member
 from actors.weight_proof import prove
 from actors.weight_transport import updates
 from rlvr_platform.config.experiment import ExperimentConfig
 from rlvr_platform.data.tokenizer import load_tokenizer
-from rlvr_platform.errors import SyncError
+from rlvr_platform.errors import DeadlineError, SyncError, WeightsLost
 from rlvr_platform.memory import children_peak_memory, peak_memory
 from rlvr_platform.models.stop_tokens import stop_tokens
 from rlvr_platform.types import (
-    FinishedGroups,
     GroupSummary,
     LoadReport,
     RolloutGroup,
@@ -30,8 +31,15 @@ from rlvr_platform.types import (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class TimedOut:
+    """A group that the engine did not finish in time."""
+
+    group_id: int
+
+
 @ray.remote
-class RolloutWorkerActor:
+class RolloutWorkerActor(Member):
     """One vLLM engine inside an asyncio actor; the engine batches groups continuously."""
 
     def __init__(self, index: int, config: ExperimentConfig, model: str) -> None:
@@ -51,22 +59,38 @@ class RolloutWorkerActor:
 
     async def generate(
         self, tickets: Sequence[Ticket], temperature: float
-    ) -> AsyncIterator[tuple[GroupSummary, ...] | tuple[RolloutGroup, ...]]:
-        """Yield, for the groups that finish together, their summaries and then their tokens."""
+    ) -> AsyncIterator[tuple[RolloutGroup, ...] | tuple[GroupSummary | TimedOut, ...]]:
+        """Yield, for the groups that finish together, their tokens and then their summaries.
+
+        In this order, because whoever has read the summaries knows that the tokens are there.
+        Groups that miss their deadline come as an empty tuple and their numbers.
+        """
         running = {asyncio.create_task(self._one(t, temperature)) for t in tickets}
         try:
             while running:
                 done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                summaries, groups = zip(*(task.result() for task in done), strict=True)
-                yield summaries
-                yield groups
+                results = [task.result() for task in done]
+                late = tuple(result for result in results if isinstance(result, TimedOut))
+                if late:
+                    yield ()
+                    yield late
+                finished = [result for result in results if not isinstance(result, TimedOut)]
+                if finished:
+                    summaries, groups = zip(*finished, strict=True)
+                    yield groups
+                    yield summaries
         finally:
             for task in running:
                 task.cancel()
 
-    async def _one(self, ticket: Ticket, temperature: float) -> tuple[GroupSummary, RolloutGroup]:
+    async def _one(
+        self, ticket: Ticket, temperature: float
+    ) -> tuple[GroupSummary, RolloutGroup] | TimedOut:
         began = time.perf_counter()
-        group = await self._engine.generate(ticket, temperature)
+        try:
+            group = await self._engine.generate(ticket, temperature)
+        except DeadlineError:
+            return TimedOut(ticket.group_id)
         rows = [group.tokens[group.sibling(i)].tolist() for i in range(group.size)]
         texts = self._tokenizer.batch_decode(rows, skip_special_tokens=True)
         group = dataclasses.replace(group, texts=tuple(texts))
@@ -76,7 +100,8 @@ class RolloutWorkerActor:
         """Load a published version and prove it.
 
         Raises SyncError when a phase fails, or when the engine answers with another version
-        or other log-probabilities than the learner's.
+        or other log-probabilities than the learner's; EngineLost; WeightsLost when the learner
+        that published them is gone.
         """
         began = time.perf_counter()
         try:
@@ -86,68 +111,14 @@ class RolloutWorkerActor:
         except SyncError as error:
             who = f"rollout worker {self._index}, version {snapshot.version}"
             raise SyncError(f"{who}: {error.got}", error.wanted, error.fix) from None
+        except RayError as error:
+            raise WeightsLost(f"version {snapshot.version} cannot be fetched: {error}") from None
         return LoadReport(difference, time.perf_counter() - began)
 
-    async def peak_memory(self) -> tuple[int, int]:
+    async def peak_memory(self) -> dict[str, int]:
         """Peak resident bytes of this process and of the engine's processes."""
-        return peak_memory(), children_peak_memory()
+        return {"rollout_worker": peak_memory(), "engine": children_peak_memory()}
 
     async def stop(self) -> None:
         """Shut the engine down, so that no process of it outlives the actor."""
         self._engine.shutdown()
-
-
-class RemoteRollouts:
-    """All rollout workers as one; tickets are dealt round robin."""
-
-    def __init__(self, workers: Sequence[Any], load_timeout_s: float) -> None:
-        self._workers = list(workers)
-        self._load_timeout_s = load_timeout_s
-
-    async def stream(
-        self, tickets: Sequence[Ticket], temperature: float
-    ) -> AsyncIterator[FinishedGroups]:
-        """Yield the tickets' groups as they finish, from whichever worker."""
-        done: asyncio.Queue[FinishedGroups | Exception] = asyncio.Queue()
-        tasks = [
-            asyncio.create_task(_drain(worker, tickets[i :: len(self._workers)], temperature, done))
-            for i, worker in enumerate(self._workers)
-        ]
-        try:
-            missing = len(tickets)
-            while missing:
-                groups = await done.get()
-                if isinstance(groups, Exception):
-                    raise groups
-                missing -= len(groups.summaries)
-                yield groups
-        finally:
-            for task in tasks:
-                task.cancel()
-
-    async def load(self, snapshot: WeightSnapshot) -> LoadReport:
-        """Load into every engine at once."""
-        loading = asyncio.gather(*(w.load.remote(snapshot) for w in self._workers))
-        fix = "see the rollout workers' logs; sync.timeout_s sets the deadline of each phase"
-        reports = await within(loading, self._load_timeout_s, "the engines loading weights", fix)
-        return LoadReport(
-            max(report.probe_max_abs_diff for report in reports),
-            max(report.seconds for report in reports),
-        )
-
-
-async def _drain(
-    worker: Any,
-    tickets: Sequence[Ticket],
-    temperature: float,
-    done: asyncio.Queue[FinishedGroups | Exception],
-) -> None:
-    """Move one worker's groups, or the error that ends them, into the queue."""
-    try:
-        stream = worker.generate.options(num_returns="streaming").remote(tickets, temperature)
-        async for first in stream:
-            # An error of the worker arrives in this place, and nothing follows it.
-            summaries = await first
-            await done.put(FinishedGroups(summaries, await anext(stream)))
-    except Exception as error:  # handed to the consumer, who raises it
-        await done.put(error)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import numpy as np
+from ray.exceptions import RayError
 
 from actors.deadlines import within
 from actors.engine import Engine
 from rlvr_platform.config.experiment import ExperimentConfig
-from rlvr_platform.errors import SyncError
+from rlvr_platform.errors import DeadlineError, SyncError, WeightsLost
 from rlvr_platform.types import WeightSnapshot
 
 
 async def prove(engine: Engine, snapshot: WeightSnapshot, config: ExperimentConfig) -> float:
     """Largest absolute difference of probe log-probabilities, engine against learner, nats.
 
-    Raises SyncError when the engine names another version or differs beyond the tolerance.
+    Raises SyncError when the engine names another version or differs beyond the tolerance,
+    WeightsLost when the learner does not say what it expects.
     """
     version = await engine.version()
     if version != snapshot.version:
@@ -24,7 +26,10 @@ async def prove(engine: Engine, snapshot: WeightSnapshot, config: ExperimentConf
         )
     answer = await engine.logprobs(snapshot.probe_tokens)
     limit_s, who = config.sync.timeout_s, "the learner's probe"
-    expected = await within(snapshot.probe_logprobs, limit_s, who, "see the learners' logs")
+    try:
+        expected = await within(snapshot.probe_logprobs, limit_s, who, "see the learners' logs")
+    except (RayError, DeadlineError) as error:
+        raise WeightsLost(f"the learner does not say what to expect: {error}") from None
     difference = np.abs(answer - expected)
     worst, limit = float(difference.max()), config.probe_tolerance
     if not worst <= limit:  # also true for NaN

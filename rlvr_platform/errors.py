@@ -53,3 +53,11 @@ class NumericalError(RlvrError):
 
 class VerifierError(RlvrError):
     """Too many rollouts came back without a verdict to go on."""
+
+
+class EngineLost(RlvrError):
+    """An inference engine is dead or does not answer; another one can take its place."""
+
+
+class WeightsLost(RlvrError):
+    """Published weights are gone with the learner that held them; they can be published again."""

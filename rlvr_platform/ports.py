@@ -24,6 +24,7 @@ from rlvr_platform.types import (
     LoadReport,
     Observation,
     Prompt,
+    Quarantined,
     Ticket,
     TrainBatch,
     WeightSnapshot,
@@ -35,14 +36,15 @@ class Rollouts(Protocol):
 
     def stream(
         self, tickets: Sequence[Ticket], temperature: float
-    ) -> AsyncIterator[FinishedGroups]:
-        """Yield the tickets' groups as they finish, in completion order."""
+    ) -> AsyncIterator[FinishedGroups | Quarantined]:
+        """Yield the tickets' groups as they finish, and those tickets that are given up."""
         ...
 
     async def load(self, snapshot: WeightSnapshot) -> LoadReport:
         """Load new weights into every engine and prove it.
 
-        Raises SyncError naming the engine when the proof fails.
+        Raises SyncError naming the engine when the proof fails, WeightsLost when the weights are
+        gone before all engines have them: publish them again.
         """
         ...
 
@@ -143,6 +145,10 @@ class Learner(Protocol):
 
     async def load(self, folder: Path) -> None:
         """Go on from what `save` wrote."""
+        ...
+
+    def saved(self, checkpoint: Path) -> None:
+        """Hear that a whole checkpoint is safe, under its final name."""
         ...
 
 

@@ -25,6 +25,7 @@ from rlvr_platform.types import (
     LearnerReport,
     LoadReport,
     Observation,
+    Prompt,
     WeightSnapshot,
 )
 
@@ -149,6 +150,12 @@ class Recorder:
     def event(self, kind: str, **fields: Any) -> None:
         """Add a line to events.jsonl."""
         self._events.write(kind, **fields)
+
+    def quarantined(self, prompt: Prompt, reason: str) -> None:
+        """Name a prompt that is given up, on the screen and in events.jsonl."""
+        where = prompt.origin or f"prompt {prompt.index} of {prompt.source}"
+        self.message(f"quarantined {where}: {reason}; another prompt takes its place")
+        self.event("quarantined", prompt=prompt.index, source=prompt.source, reason=reason)
 
     def evaluated(self, step: int, results: Sequence[SuiteResult]) -> dict[str, float]:
         """Remember a suite's estimates for the closing words; returns their metrics."""

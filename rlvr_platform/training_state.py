@@ -28,6 +28,8 @@ class TrainingState:
     generated again, from the same prompts with the same seeds."""
     trigger: dict[str, float] = field(default_factory=dict)
     """AVSPO's threshold and averages; empty without AVSPO."""
+    quarantined: list[int] = field(default_factory=list)
+    """Indices of the prompts that no engine survives; they are passed over."""
 
     def write(self, folder: Path) -> None:
         text = json.dumps(asdict(self), indent=2) + "\n"

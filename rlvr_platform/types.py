@@ -193,6 +193,22 @@ class FinishedGroups:
     handle: Any
     """A Ray object reference to a tuple of `RolloutGroup`, or that tuple in one process."""
 
+    @property
+    def group_ids(self) -> tuple[int, ...]:
+        return tuple(summary.group_id for summary in self.summaries)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Quarantined:
+    """A ticket that is given up: engines die over its prompt, or never finish it."""
+
+    ticket: Ticket
+    reason: str
+
+    @property
+    def group_ids(self) -> tuple[int, ...]:
+        return (self.ticket.group_id,)
+
 
 class Outcome(StrEnum):
     """What a verifier found. Only `correct` and `wrong` and `no_answer` carry a reward."""
@@ -235,7 +251,7 @@ class GradedGroup:
     summary: GroupSummary
     verdicts: tuple[Verdict, ...]
     handle: Any
-    """A Ray object reference to the `RolloutGroup`, or the group itself in one process."""
+    """Where the `RolloutGroup` is (actors/groups.py), or the group itself in one process."""
 
     @property
     def rewards(self) -> np.ndarray:

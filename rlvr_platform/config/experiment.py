@@ -13,6 +13,7 @@ from rlvr_platform.config.learner import LearnerConfig
 from rlvr_platform.config.model import ModelConfig, PretrainedModel
 from rlvr_platform.config.replay import ReplayConfig
 from rlvr_platform.config.rollout import RolloutConfig
+from rlvr_platform.config.supervision import SupervisionConfig
 from rlvr_platform.config.sync import SyncConfig
 from rlvr_platform.config.telemetry import TelemetryConfig
 from rlvr_platform.config.verifier import VerifierConfig
@@ -43,6 +44,7 @@ class ExperimentConfig(Section):
     sync: SyncConfig = SyncConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
+    supervision: SupervisionConfig = SupervisionConfig()
     cluster: ClusterConfig = ClusterConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
 

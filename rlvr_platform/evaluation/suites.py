@@ -10,10 +10,19 @@ import numpy as np
 
 from rlvr_platform.config.evaluation import SuiteConfig
 from rlvr_platform.config.verifier import PoolConfig
+from rlvr_platform.errors import ClusterError
 from rlvr_platform.evaluation.estimators import Estimate, avg_at_k, bootstrap, pass_at_k
 from rlvr_platform.ports import Rollouts, Verdicts
 from rlvr_platform.tickets import ticket_seed
-from rlvr_platform.types import GroupSummary, Outcome, Prompt, Ticket, Verdict
+from rlvr_platform.types import (
+    FinishedGroups,
+    GroupSummary,
+    Outcome,
+    Prompt,
+    Quarantined,
+    Ticket,
+    Verdict,
+)
 from rlvr_platform.verifiers.health import require_verdicts
 
 IN_FLIGHT = 512
@@ -67,7 +76,7 @@ async def _roll_out(
 ) -> list[Graded]:
     async with asyncio.TaskGroup() as grading:
         tasks = [
-            grading.create_task(verdicts.grade(groups))
+            grading.create_task(verdicts.grade(_require_rollouts(groups)))
             async for groups in rollouts.stream(tickets, temperature)
         ]
     return [
@@ -75,6 +84,19 @@ async def _roll_out(
         for groups in (task.result() for task in tasks)
         for summary, verdict in zip(groups.finished.summaries, groups.verdicts, strict=True)
     ]
+
+
+def _require_rollouts(settled: FinishedGroups | Quarantined) -> FinishedGroups:
+    """A suite without one of its prompts would be another suite."""
+    if isinstance(settled, FinishedGroups):
+        return settled
+    prompt = settled.ticket.prompt
+    raise ClusterError(
+        f"no rollouts of prompt {prompt.index} of {prompt.source} ({prompt.origin}), after "
+        f"several tries: {settled.reason}",
+        "rollouts of every prompt of an evaluation suite",
+        "see the rollout workers' logs; remove the prompt from the suite",
+    )
 
 
 def summarise_suite(config: SuiteConfig, graded: Sequence[Graded], seed: int) -> SuiteResult:

@@ -19,7 +19,7 @@ from rlvr_platform.report.tables import code, facts, folded, table, text_block
 MOST_EVENTS = 200
 """Events shown of the routine ones and of the others; the newest."""
 MOST_CHARACTERS = 4000
-ROUTINE = frozenset({"checkpoint", "evaluated", "memory"})
+ROUTINE = frozenset({"checkpoint", "evaluated", "memory", "role_started"})
 """Kinds of events that every healthy run has."""
 
 

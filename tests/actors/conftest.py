@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 import ray
 
+from actors.rollouts import RemoteRollouts
+from actors.supervision import Supervision
 from rlvr_platform.config import ExperimentConfig, load_config
 from rlvr_platform.config.model import ArithmeticModel
+from rlvr_platform.config.supervision import SupervisionConfig
 from rlvr_platform.models.arithmetic import character_tokenizer, new_model
 
 ROOT = Path(__file__).parents[2]
@@ -56,6 +59,36 @@ def ray_session() -> Iterator[None]:
     )
     yield
     ray.shutdown()
+
+
+class Events(list[dict[str, Any]]):
+    """What roles say of themselves."""
+
+    def __call__(self, kind: str, **fields: Any) -> None:
+        self.append({"kind": kind, **fields})
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        return [event for event in self if event["kind"] == kind]
+
+
+@pytest.fixture
+def events() -> Events:
+    return Events()
+
+
+@pytest.fixture
+def supervision(events: Events) -> Supervision:
+    return Supervision(SupervisionConfig(backoff_s=0.01, call_timeout_s=20), events)
+
+
+@pytest.fixture
+def rollouts(worker: Any, config: ExperimentConfig, supervision: Supervision) -> RemoteRollouts:
+    """The session's worker behind its port; it is never lost here."""
+
+    async def no_weights() -> Any:
+        raise AssertionError("nobody is replaced")
+
+    return RemoteRollouts(lambda index: worker, config, no_weights, supervision)
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from actors.controller import Controller, Interrupted
 from rlvr_platform.allocation.uniform import uniform
 from rlvr_platform.config import ExperimentConfig, load_config
 from rlvr_platform.config.replay import PrioritisedReuse
-from rlvr_platform.errors import VerifierError
+from rlvr_platform.errors import ClusterError, SyncError, VerifierError, WeightsLost
 from rlvr_platform.ports import Ports
 from rlvr_platform.preparation import Data
 from rlvr_platform.recorder import Recorder
@@ -37,6 +37,7 @@ from rlvr_platform.types import (
     Observation,
     Outcome,
     Prompt,
+    Quarantined,
     Ticket,
     TrainBatch,
     Verdict,
@@ -57,6 +58,8 @@ class World:
         self.batches: list[TrainBatch] = []
         self.outcomes = [Outcome.CORRECT, Outcome.WRONG]
         self.breaks_at: int | None = None
+        self.poison: set[int] = set()
+        self.lost_weights = 0
         self._rng = np.random.default_rng(seed)
         self._config = config
         self._buffer = RolloutBuffer(config.replay.capacity_groups)
@@ -74,12 +77,15 @@ class World:
 
     async def stream(
         self, tickets: Sequence[Ticket], temperature: float
-    ) -> AsyncIterator[FinishedGroups]:
+    ) -> AsyncIterator[FinishedGroups | Quarantined]:
         self.prompts.setdefault(tickets[0].step, []).extend(t.prompt.index for t in tickets)
         for i in self._rng.permutation(len(tickets)):
             await asyncio.sleep(float(self._rng.uniform(0, 0.002)))
             if tickets[i].step == self.breaks_at:
                 raise RuntimeError("the engine broke")
+            if tickets[i].prompt.index in self.poison:
+                yield Quarantined(tickets[i], "engines die over it")
+                continue
             yield FinishedGroups((self._summary(tickets[i]),), handle=(tickets[i].group_id,))
 
     def _summary(self, ticket: Ticket) -> GroupSummary:
@@ -159,11 +165,18 @@ class World:
         pass
 
     async def load(self, snapshot: WeightSnapshot) -> LoadReport:
+        if self.lost_weights > 0:
+            self.lost_weights -= 1
+            raise WeightsLost("the learner is gone")
         self.version = snapshot.version
         return LoadReport(0.0, 0.0)
 
     async def save(self, folder: Path) -> None:
         (folder / "weights").write_text(str(self.version))
+
+    def saved(self, checkpoint: Path) -> None:
+        assert (checkpoint / "weights").exists()
+        self.log.append(("saved", checkpoint.name))
 
     def events(self, kind: str) -> list[Any]:
         return [entry[1] for entry in self.log if entry[0] == kind]
@@ -238,7 +251,7 @@ def test_weights_are_published_before_the_first_rollout_and_after_every_update(
 ) -> None:
     trial = Trial(tmp_path / "run", settings())
     trial.go()
-    kinds = [entry[0] for entry in trial.world.log if entry[0] != "release"]
+    kinds = [entry[0] for entry in trial.world.log if entry[0] in ("publish", "update")]
     assert kinds == ["publish", *["update", "publish"] * 6]
     assert trial.world.events("publish") == list(range(7))
 
@@ -307,6 +320,47 @@ def test_the_allocator_observes_every_step_before_it_decides_the_next(tmp_path: 
     assert len(trial.world.observed) == 6
     assert trial.world.decided_after == [0, 1, 2, 3, 4, 5]
     assert all((seen.counts == 2).all() for seen in trial.world.observed)
+
+
+@pytest.mark.parametrize("max_lag", [0, 2])
+def test_another_prompt_takes_the_place_of_a_poisonous_one_for_good(
+    tmp_path: Path, max_lag: int
+) -> None:
+    """The group keeps its number and size; a resumed run still passes over the prompt."""
+    config = settings(steps=8, **{"rollout.max_lag": max_lag, "checkpoint.every_steps": 4})
+    trial = Trial(tmp_path / "run", config)
+    trial.world.poison = {2, 7}
+    trial.go()
+    assert trial.world.events("update") == list(range(1, 9))
+    assert all(record["rollouts/generated"] == 6 for record in trial.metrics()[1:])
+    met = [index for prompts in trial.world.prompts.values() for index in prompts]
+    assert sorted(index for index in met if index in trial.world.poison) == [2, 7]
+    events = [json.loads(line) for line in trial.run.events.read_text().splitlines()]
+    told = [event["prompt"] for event in events if event["kind"] == "quarantined"]
+    assert sorted(told) == [2, 7]
+    state = TrainingState.read(trial.run.latest_checkpoint().found.path)
+    assert state.quarantined == [2, 7]
+    resumed = Trial(tmp_path / "run", config.model_copy(update={"steps": 12}))
+    resumed.go()
+    assert not {2, 7} & {i for prompts in resumed.world.prompts.values() for i in prompts}
+
+
+def test_a_run_whose_every_prompt_is_poisonous_ends_in_one_message(tmp_path: Path) -> None:
+    trial = Trial(tmp_path / "run", settings())
+    trial.world.poison = set(range(len(PROMPTS)))
+    with pytest.raises(ClusterError, match="every prompt is in quarantine"):
+        trial.go()
+
+
+def test_weights_that_are_lost_on_their_way_are_published_again(tmp_path: Path) -> None:
+    trial = Trial(tmp_path / "run", settings(steps=2))
+    trial.world.lost_weights = 2
+    trial.go()
+    assert trial.world.events("publish") == [0, 0, 0, 1, 2]
+    other = Trial(tmp_path / "other", settings(steps=2))
+    other.world.lost_weights = 3
+    with pytest.raises(SyncError, match="published 3 times and lost every time"):
+        other.go()
 
 
 def test_an_error_in_one_stream_ends_the_run_with_that_error(tmp_path: Path) -> None:

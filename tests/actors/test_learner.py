@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import os
 import shutil
+import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,10 +20,14 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
-from actors.learner import LearnerActor, RemoteLearners
+from actors.groups import GroupHandle
+from actors.learner import LearnerActor
+from actors.learners import Journal, RemoteLearners
+from actors.supervision import Supervision
 from rlvr_platform.batching.rows import gather_rows
 from rlvr_platform.batching.sharding import plan_update
 from rlvr_platform.config import ExperimentConfig
+from rlvr_platform.errors import ClusterError
 from rlvr_platform.policy import PolicyModel
 from rlvr_platform.schedule import learning_rate
 from rlvr_platform.types import LearnerReport, Prompt, RolloutGroup, Ticket, TrainBatch
@@ -128,23 +134,27 @@ def train_plainly(config: ExperimentConfig, model: str) -> tuple[list[float], di
 @contextmanager
 def learners(config: ExperimentConfig, model: str) -> Iterator[RemoteLearners]:
     env = {"runtime_env": {"env_vars": {"OMP_NUM_THREADS": "1"}}}
-    actors = [
-        LearnerActor.options(**env).remote(rank, config, model)
-        for rank in range(config.learner.ranks)
-    ]
-    group = RemoteLearners(actors, config)
+    supervision = Supervision(config.supervision, lambda kind, **fields: None)
+
+    def create() -> list[Any]:
+        ranks = range(config.learner.ranks)
+        return [LearnerActor.options(**env).remote(rank, config, model) for rank in ranks]
+
+    group = RemoteLearners(create, config, supervision)
     try:
         asyncio.run(group.start())
         yield group
     finally:
-        for actor in actors:
+        for actor in group.role.actors:
             ray.kill(actor)
 
 
 def train(group: RemoteLearners, count: int = STEPS) -> list[LearnerReport]:
     async def run() -> list[LearnerReport]:
         return [
-            await group.update(batch_of(groups, [ray.put(g) for g in groups], seed))
+            await group.update(
+                batch_of(groups, [GroupHandle(ray.put((g,)), 0) for g in groups], seed)
+            )
             for groups, seed in batches(count)
         ]
 
@@ -226,6 +236,45 @@ def test_dropout_goes_on_where_the_checkpoint_left_it(
         onward = train(group, 1)
         asyncio.run(group.load(tmp_path / "checkpoint"))
         assert train(group, 1) == [_with_time(onward[0])]
+
+
+@pytest.mark.parametrize("saved_after", [0, 2])
+def test_learners_that_lose_a_rank_are_where_they_would_have_been(
+    ray_session: None,
+    config: ExperimentConfig,
+    tiny_model: str,
+    tmp_path: Path,
+    saved_after: int,
+) -> None:
+    """From the initial model or from a checkpoint, bit for bit, without a sign to the caller."""
+    own = changed(config, ranks=2, zero_stage=1)
+    weights = {}
+    for lost in (False, True):
+        folder = tmp_path / f"checkpoint-{lost}"
+        with learners(own, tiny_model) as group:
+            if saved_after:
+                train(group, saved_after)
+                asyncio.run(group.save(folder))
+                group.saved(folder)
+            train(group, 2)
+            if lost:
+                os.kill(ray.get(group.role.actors[1].identify.remote()).own.pid, signal.SIGKILL)
+            (report,) = train(group, 1)
+            weights[lost] = published(group)
+            assert report.optimizer_steps == saved_after + 3
+    for name, tensor in weights[False].items():
+        assert torch.equal(tensor, weights[True][name])
+
+
+def test_more_updates_than_are_kept_end_the_run_in_plain_words(tmp_path: Path) -> None:
+    journal = Journal(longest=2)
+    ((groups, seed),) = batches(1)
+    for _ in range(3):
+        journal.add(batch_of(groups, groups, seed))
+    with pytest.raises(ClusterError, match="lost more than 2 updates after a checkpoint"):
+        journal.batches()
+    journal.begin(tmp_path)
+    assert journal.batches() == [] and journal.checkpoint == tmp_path
 
 
 class _AnySeconds(float):

@@ -9,7 +9,7 @@ import ray
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from actors.rollout_worker import RemoteRollouts
+from actors.rollouts import RemoteRollouts
 from rlvr_platform.config import ExperimentConfig
 from rlvr_platform.types import Finish, GroupSummary, Prompt, RolloutGroup, Ticket
 
@@ -25,9 +25,8 @@ def tickets(tokenizer: Any, n: int, seed: int) -> list[Ticket]:
 
 
 async def collect(
-    worker: Any, wanted: list[Ticket], temperature: float
+    rollouts: RemoteRollouts, wanted: list[Ticket], temperature: float
 ) -> list[tuple[GroupSummary, RolloutGroup]]:
-    rollouts = RemoteRollouts([worker], 60.0)
     found = []
     async for groups in rollouts.stream(wanted, temperature):
         found += zip(groups.summaries, await groups.handle, strict=True)
@@ -39,12 +38,12 @@ def tokenizer(tiny_model: str) -> Any:
     return AutoTokenizer.from_pretrained(tiny_model)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def groups(
-    worker: Any, tokenizer: Any, config: ExperimentConfig
+    rollouts: RemoteRollouts, tokenizer: Any, config: ExperimentConfig
 ) -> list[tuple[GroupSummary, RolloutGroup]]:
     temperature = config.rollout.temperature
-    return asyncio.run(collect(worker, tickets(tokenizer, 6, seed=7), temperature))
+    return asyncio.run(collect(rollouts, tickets(tokenizer, 6, seed=7), temperature))
 
 
 def test_every_ticket_comes_back_with_its_siblings(groups: Any) -> None:
@@ -92,26 +91,30 @@ def test_texts_are_the_tokens_without_the_end_token(groups: Any, tokenizer: Any)
 
 
 def test_the_same_ticket_gives_the_same_tokens_and_siblings_differ(
-    worker: Any, tokenizer: Any, groups: Any, config: ExperimentConfig
+    rollouts: RemoteRollouts, tokenizer: Any, groups: Any, config: ExperimentConfig
 ) -> None:
-    again = asyncio.run(collect(worker, tickets(tokenizer, 6, seed=7), config.rollout.temperature))
+    again = asyncio.run(
+        collect(rollouts, tickets(tokenizer, 6, seed=7), config.rollout.temperature)
+    )
     for (_, first), (_, second) in zip(groups, again, strict=True):
         np.testing.assert_array_equal(first.tokens, second.tokens)
         assert len({tuple(first.tokens[first.sibling(i)]) for i in range(6)}) > 1
 
 
-def test_temperature_0_is_greedy(worker: Any, tokenizer: Any, tiny_model: str) -> None:
+def test_temperature_0_is_greedy(rollouts: RemoteRollouts, tokenizer: Any, tiny_model: str) -> None:
     model = AutoModelForCausalLM.from_pretrained(tiny_model)
-    for _, group in asyncio.run(collect(worker, tickets(tokenizer, 1, seed=0), 0.0)):
+    for _, group in asyncio.run(collect(rollouts, tickets(tokenizer, 1, seed=0), 0.0)):
         prompt = torch.tensor(group.ticket.prompt.tokens.astype(np.int64))[None]
         with torch.no_grad():
             first = int(model(prompt).logits[0, -1].argmax())
         assert group.tokens[0] == first
 
 
-def test_the_error_of_a_worker_reaches_the_consumer_as_it_is(worker: Any, tokenizer: Any) -> None:
+def test_the_error_of_a_worker_reaches_the_consumer_as_it_is(
+    rollouts: RemoteRollouts, tokenizer: Any
+) -> None:
     async def scenario() -> None:
-        stream = RemoteRollouts([worker], 60.0).stream(tickets(tokenizer, 6, seed=3), -1.0)
+        stream = rollouts.stream(tickets(tokenizer, 6, seed=3), -1.0)
         async for _ in stream:
             raise AssertionError("a negative temperature gave rollouts")
 

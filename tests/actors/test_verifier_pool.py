@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 import ray
 
+from actors.supervision import Supervision
 from actors.verifier_pool import GRADE_ATTEMPTS, RemoteVerdicts, VerifierPoolActor
+from rlvr_platform.config.supervision import SupervisionConfig
 from rlvr_platform.config.verifier import PoolConfig, VerifierConfig
 from rlvr_platform.config.verifiers_more import ExactVerifier
 from rlvr_platform.errors import VerifierError
@@ -27,6 +29,7 @@ from rlvr_platform.types import (
     Ticket,
     summarise,
 )
+from tests.actors.conftest import Events
 
 CONFIG = VerifierConfig(use=ExactVerifier(), pool=PoolConfig(workers=2))
 
@@ -63,11 +66,18 @@ def children(pid: int) -> list[int]:
     ]
 
 
+def process_of(verdicts: RemoteVerdicts) -> int:
+    (actor,) = verdicts.role.actors
+    return int(ray.get(actor.identify.remote(), timeout=60).own.pid)
+
+
 @pytest.fixture
-def actor(ray_session: None) -> Iterator[Any]:
-    actor = VerifierPoolActor.options(num_cpus=1, runtime_env={"env_vars": {}}).remote(CONFIG)
-    yield actor
-    ray.kill(actor)
+def verdicts(ray_session: None, supervision: Supervision) -> Iterator[RemoteVerdicts]:
+    port = RemoteVerdicts(lambda: [VerifierPoolActor.remote(CONFIG)], CONFIG, supervision)
+    asyncio.run(port.start())
+    yield port
+    for actor in port.role.actors:
+        ray.kill(actor)
 
 
 async def grade_and_kill(
@@ -81,18 +91,17 @@ async def grade_and_kill(
     return await asyncio.gather(*tasks)
 
 
-def test_a_killed_actor_costs_no_rollout_its_verdict(actor: Any) -> None:
-    process, events = ray.get(actor.start.remote(), timeout=60), []
-    verdicts = RemoteVerdicts(actor, CONFIG, lambda kind, **fields: events.append((kind, fields)))
+def test_a_killed_actor_costs_no_rollout_its_verdict(
+    verdicts: RemoteVerdicts, events: Events
+) -> None:
+    process = process_of(verdicts)
     groups = [finished(i, 400) for i in range(30)]
     before = children(process)
 
     graded = asyncio.run(grade_and_kill(verdicts, groups, lambda: os.kill(process, signal.SIGKILL)))
     check(graded, 400)
-    ((kind, fields),) = events
-    assert kind == "verifier_pool_restarted"
-    assert fields["process"] != process
-    assert fields["process"] == ray.get(actor.start.remote(), timeout=60)
+    (event,) = events.of("role_restarted")
+    assert event["pid"] == process_of(verdicts) != process
     assert before
     end = time.monotonic() + 10
     while any(Path(f"/proc/{pid}").exists() for pid in before):
@@ -100,9 +109,10 @@ def test_a_killed_actor_costs_no_rollout_its_verdict(actor: Any) -> None:
         time.sleep(0.05)
 
 
-def test_killed_processes_of_the_pool_cost_nothing_and_need_no_restart(actor: Any) -> None:
-    process, events = ray.get(actor.start.remote(), timeout=60), []
-    verdicts = RemoteVerdicts(actor, CONFIG, lambda kind, **_: events.append(kind))
+def test_killed_processes_of_the_pool_cost_nothing_and_need_no_restart(
+    verdicts: RemoteVerdicts, events: Events
+) -> None:
+    process = process_of(verdicts)
     groups = [finished(i, 400) for i in range(30)]
 
     def kill() -> None:
@@ -114,15 +124,17 @@ def test_killed_processes_of_the_pool_cost_nothing_and_need_no_restart(actor: An
     assert events == []
 
 
-def test_an_actor_that_dies_again_and_again_ends_the_run_in_plain_words(actor: Any) -> None:
-    process, killed = ray.get(actor.start.remote(), timeout=60), []
+def test_an_actor_that_dies_again_and_again_ends_the_run_in_plain_words(ray_session: None) -> None:
+    killed = []
 
     def kill(kind: str, **fields: Any) -> None:
-        killed.append(fields["process"])
-        os.kill(fields["process"], signal.SIGKILL)
+        killed.append(fields["pid"])
+        os.kill(fields["pid"], signal.SIGKILL)
 
-    verdicts = RemoteVerdicts(actor, CONFIG, kill)
-    os.kill(process, signal.SIGKILL)
-    with pytest.raises(VerifierError, match=f"died {GRADE_ATTEMPTS} times while grading group 7"):
-        asyncio.run(verdicts.grade(finished(7, 10)))
+    supervision = Supervision(SupervisionConfig(backoff_s=0), kill)
+    port = RemoteVerdicts(lambda: [VerifierPoolActor.remote(CONFIG)], CONFIG, supervision)
+    asyncio.run(port.start())
+    os.kill(process_of(port), signal.SIGKILL)
+    with pytest.raises(VerifierError, match=f"lost {GRADE_ATTEMPTS} times while grading group 7"):
+        asyncio.run(port.grade(finished(7, 10)))
     assert len(set(killed)) == GRADE_ATTEMPTS
