@@ -4,36 +4,49 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable
 from pathlib import Path
 
-from rlvr_platform.files import atomic_folder
+from rlvr_platform.config.checkpoint import CheckpointConfig
 from rlvr_platform.ports import Ports
 from rlvr_platform.recorder import Recorder
 from rlvr_platform.training_state import ALLOCATOR_FOLDER, BUFFER_FOLDER, TrainingState
 
 
-async def save(state: TrainingState, ports: Ports, recorder: Recorder, keep_last: int) -> None:
-    """Write checkpoints/step-NNNNNN, whole or not at all, then remove those too old."""
+async def save(
+    state: TrainingState, ports: Ports, recorder: Recorder, config: CheckpointConfig
+) -> None:
+    """Write checkpoints/step-NNNNNN, whole or not at all, then remove those too old.
+
+    Raises ClusterError when the disk has no room for it.
+    """
     began = time.perf_counter()
     recorder.seal()
-    path = recorder.run.checkpoint(state.step)
-    with atomic_folder(path) as folder:
+    with recorder.run.new_checkpoint(state.step) as folder:
         for part in (BUFFER_FOLDER, ALLOCATOR_FOLDER):
             (folder / part).mkdir()
-        await asyncio.gather(
+        await _all_ended(
             ports.learner.save(folder),
             ports.buffer.save(folder / BUFFER_FOLDER),
             ports.allocator.save(folder / ALLOCATOR_FOLDER),
         )
         state.write(folder)
-    ports.learner.saved(path)
-    removed = recorder.run.prune_checkpoints(keep_last)
+    ports.learner.saved(recorder.run.checkpoint(state.step))
+    retained = recorder.run.retain_checkpoints(config)
     recorder.event(
         "checkpoint",
         step=state.step,
         seconds=round(time.perf_counter() - began, 3),
-        removed=[old.name for old in removed],
+        removed=[old.name for old in retained.removed],
+        measured=retained.measured,
     )
+
+
+async def _all_ended(*saves: Awaitable[None]) -> None:
+    """Raise the first error only once nobody writes any more: the folder is removed then."""
+    for result in await asyncio.gather(*saves, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result
 
 
 async def load(folder: Path, ports: Ports) -> TrainingState:

@@ -283,6 +283,7 @@ class Controller:
         if batch.rows == 0:
             return None
         learned = await self._ports.learner.update(batch)
+        self._recorder.skipped(batch.step, learned.refusals)
         self._version += 1
         return Update(learned, *await self._sync())
 
@@ -351,7 +352,7 @@ class Controller:
         trigger = self._trigger.to_dict() if self._trigger else {}
         passed_over = sorted(self._quarantined)
         state = TrainingState(self.step, self._version, position, trigger, passed_over)
-        await save(state, self._ports, self._recorder, self._config.checkpoint.keep_last)
+        await save(state, self._ports, self._recorder, self._config.checkpoint)
         self._saved_step = self.step
 
     async def _unless_stopped(self, work: Awaitable[T]) -> T:

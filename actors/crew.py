@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 from actors.allocator import AllocatorActor, RemoteAllocator
@@ -32,8 +33,12 @@ def _make(actor: Any, options: dict[str, Any], *arguments: Any) -> Any:
 class Castings:
     """How each actor is made and where it goes; used again whenever one is replaced."""
 
-    def __init__(self, config: ExperimentConfig, model: str, placement: Placement) -> None:
+    def __init__(
+        self, config: ExperimentConfig, model: str, placement: Placement, offending: Path
+    ) -> None:
+        """`offending`: where learners save rows whose update is not finite."""
         self._config, self._model, self._placement = config, model, placement
+        self._offending = offending
 
     def rollout_worker(self, index: int) -> Any:
         wanted = self._placement.demand
@@ -48,7 +53,7 @@ class Castings:
             for bundle in wanted.learner_bundle
         ]
         return [
-            _make(LearnerActor, options, rank, self._config, self._model)
+            _make(LearnerActor, options, rank, self._config, self._model, self._offending)
             for rank, options in enumerate(every)
         ]
 
@@ -78,8 +83,9 @@ class Crew:
         prepared: Prepared,
         placement: Placement,
         supervision: Supervision,
+        offending: Path,
     ) -> None:
-        make = Castings(config, prepared.model, placement)
+        make = Castings(config, prepared.model, placement, offending)
         self._config = config
         self._supervision = supervision
         self.learner = RemoteLearners(make.learners, config, supervision)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator
 from contextlib import nullcontext
 from datetime import timedelta
@@ -14,6 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from actors.process_group import join
+from actors.weights_only import weights_only
 from rlvr_platform.config.experiment import ExperimentConfig
 from rlvr_platform.data.tokenizer import load_tokenizer
 from rlvr_platform.errors import InputError, NumericalError
@@ -55,13 +56,12 @@ class DeepSpeedEngine:
         """Initialise the process group and the engine; collective over all ranks."""
         import deepspeed
 
+        _without_shared_buffer()
         gpu = config.cluster.device == "gpu"
         self.device = torch.device("cuda", 0) if gpu else torch.device("cpu")
-        deepspeed.init_distributed(
-            dist_backend="nccl" if gpu else "gloo",
-            timeout=timedelta(seconds=config.learner.update_timeout_s),
-            verbose=False,
-        )
+        limit = timedelta(seconds=config.learner.update_timeout_s)
+        join("nccl" if gpu else "gloo", limit)
+        deepspeed.init_distributed(timeout=limit, verbose=False)
         policy = load_policy(config, model, self.device)
         check_architecture(policy, config.learner.layout)
         self._engine, *_ = deepspeed.initialize(
@@ -69,7 +69,6 @@ class DeepSpeedEngine:
             model_parameters=[p for p in policy.parameters() if p.requires_grad],
             config=deepspeed_config(config),
         )
-        _unlink_shared_buffer()
         self._world = torch.distributed.get_world_size()
         self._first = torch.distributed.get_rank() == 0
         self._sharded = config.learner.zero_stage == 3
@@ -84,8 +83,8 @@ class DeepSpeedEngine:
 
     @property
     def steps(self) -> int:
-        """Optimizer steps since the start of the run; kept in DeepSpeed's checkpoints."""
-        return int(self._engine.global_steps)
+        """Optimizer steps taken since the start of the run; kept in DeepSpeed's checkpoints."""
+        return int(self._engine.global_steps - self._engine.skipped_steps)
 
     def __call__(self, *inputs: Any, **options: Any) -> tuple[Tensor, Tensor]:
         return self._engine(*inputs, **options)
@@ -101,20 +100,26 @@ class DeepSpeedEngine:
     def step(self, learning_rate: float) -> float:
         """Clip and step; returns the global gradient norm before clipping.
 
-        Raises NumericalError when the norm is not finite.
+        Where the norm is not finite, nothing moves on any rank: DeepSpeed's sharded optimizers
+        look at the norm first and drop the gradient, torch's own must not see it at all.
         """
         for group in self._engine.optimizer.param_groups:
             group["lr"] = learning_rate
-        plain = not hasattr(self._engine.optimizer, "_global_grad_norm")
-        norm = self._plain_gradient_norm() if plain else math.nan
-        self._engine.step()
-        norm = norm if plain else float(self._engine.get_global_grad_norm())
-        if not math.isfinite(norm):
-            raise NumericalError(
-                f"the gradient norm is {norm}",
-                "a finite gradient",
-                "resume from the last checkpoint with a lower learning rate or float32",
-            )
+        if hasattr(self._engine.optimizer, "_global_grad_norm"):
+            self._engine.step()
+            norm = float(self._engine.get_global_grad_norm())
+            if not math.isfinite(norm) and self._engine.was_step_applied():
+                raise NumericalError(
+                    f"DeepSpeed took a step with the gradient norm {norm}",
+                    "no such step, ever",
+                    "resume from the last checkpoint; report this with the versions in use",
+                )
+            return norm
+        norm = self._plain_gradient_norm()
+        if math.isfinite(norm):
+            self._engine.step()
+        else:
+            self._engine.zero_grad()
         return norm
 
     def _plain_gradient_norm(self) -> float:
@@ -178,7 +183,8 @@ class DeepSpeedEngine:
 
     def load_optimizer(self, folder: Path) -> None:
         """Read what `save_optimizer` wrote; raises InputError when it does not fit this engine."""
-        path, _ = self._engine.load_checkpoint(str(folder), tag=CHECKPOINT_TAG)
+        with weights_only():
+            path, _ = self._engine.load_checkpoint(str(folder), tag=CHECKPOINT_TAG)
         if path is None:
             raise InputError(
                 f"DeepSpeed found no usable state in {folder}",
@@ -204,15 +210,15 @@ def _restore_rng(state: dict[str, Tensor], device: torch.device) -> None:
         torch.cuda.set_rng_state(state["cuda"])
 
 
-def _unlink_shared_buffer() -> None:
-    """Take the name off DeepSpeed's 66 MiB shared-memory buffer, once all ranks have mapped it.
+def _without_shared_buffer() -> None:
+    """Keep DeepSpeed from setting up an all-reduce in shared memory that nothing here calls.
 
-    DeepSpeed never does, not even at a clean end; a mapped buffer needs no name to go on.
+    It would compile an extension for a minute, and leave 66 MiB in /dev/shm whenever a rank is
+    killed while it starts.
     """
-    torch.distributed.barrier()
-    where = "_".join(os.environ[name] for name in ("MASTER_ADDR", "MASTER_PORT", "RANK"))
-    name = f"deepspeed_allreduce_buffer_{os.getuid()}_{where}"
-    Path("/dev/shm", name).unlink(missing_ok=True)
+    from deepspeed import ops
+
+    ops.__compatible_ops__["deepspeed_shm_comm"] = False
 
 
 def load_policy(config: ExperimentConfig, model: str, device: torch.device) -> PolicyModel:
@@ -225,6 +231,7 @@ def load_policy(config: ExperimentConfig, model: str, device: torch.device) -> P
         dtype=getattr(torch, learner.dtype),
         attn_implementation=learner.attention,
         trust_remote_code=config.trust_remote_code,
+        use_safetensors=True,
     )
     causal_lm.to(device)
     if learner.gradient_checkpointing:

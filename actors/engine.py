@@ -63,6 +63,7 @@ def engine_arguments(config: ExperimentConfig, model: str) -> dict[str, Any]:
         "model": model,
         "skip_tokenizer_init": True,
         "trust_remote_code": config.trust_remote_code,
+        "load_format": "safetensors",
         "dtype": engine.dtype,
         "enforce_eager": engine.eager,
         "tensor_parallel_size": engine.tensor_parallel,

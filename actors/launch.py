@@ -29,10 +29,6 @@ from rlvr_platform.training_state import TrainingState
 
 INTERRUPTED = 130
 MEMORY_DEADLINE_S = 10.0
-STARTING = (
-    "starting engines and learners (a minute longer the first time on a machine, while "
-    "DeepSpeed compiles an extension)"
-)
 
 
 def train(config: ExperimentConfig, run_dir: Path, resume: bool) -> int:
@@ -129,10 +125,11 @@ async def _train(
     placement: Placement,
     checkpoint: Path | None,
 ) -> int:
-    crew = Crew(config, prepared, placement, Supervision(config.supervision, recorder.event))
+    supervision = Supervision(config.supervision, recorder.event)
+    crew = Crew(config, prepared, placement, supervision, recorder.run.offending)
     try:
         with StopSignals() as signals:
-            recorder.message(STARTING)
+            recorder.message("starting engines and learners")
             await crew.start()
             state = TrainingState(0, 0, prepared.data.sampler(config).state())
             if checkpoint is not None:

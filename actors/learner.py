@@ -20,7 +20,7 @@ from actors.weight_transport import publisher
 from rlvr_platform.batching.rows import gather_rows
 from rlvr_platform.config.experiment import ExperimentConfig
 from rlvr_platform.memory import peak_memory
-from rlvr_platform.runtime import default_environment, extensions_folder, remove_stale_locks
+from rlvr_platform.runtime import default_environment
 from rlvr_platform.schedule import learning_rate
 from rlvr_platform.types import TokenSums, TrainBatch
 
@@ -53,6 +53,9 @@ class RankReport:
     optimizer_steps: int
     """Since the start of the run."""
     micro_batches: int
+    refused: tuple[str, ...]
+    """One entry for each optimizer step that was not taken: what was not finite on this rank and
+    where its rows are, empty when it was another rank's."""
     seconds: float
 
 
@@ -71,8 +74,10 @@ class Published:
 class LearnerActor(Member):
     """One rank. Every method but `address` is collective: all ranks are called together."""
 
-    def __init__(self, rank: int, config: ExperimentConfig, model: str) -> None:
+    def __init__(self, rank: int, config: ExperimentConfig, model: str, offending: Path) -> None:
+        """`offending`: where the rows of updates that are not finite go."""
         self._rank = rank
+        self._offending = offending
         self._config = config
         self._model = model
         self._total_steps = config.steps * config.learner.minibatches
@@ -84,14 +89,10 @@ class LearnerActor(Member):
             return ray.util.get_node_ip_address(), listener.getsockname()[1]
 
     def start(self, address: str, port: int) -> float:
-        """Join the process group and build the engine; returns the seconds it took.
-
-        The first start on a machine compiles a small DeepSpeed extension, about a minute.
-        """
+        """Join the process group and build the engine; returns the seconds it took."""
         began = time.perf_counter()
         world = self._config.learner.ranks
         os.environ.update(default_environment(self._config.cluster.device))
-        remove_stale_locks(extensions_folder())
         os.environ.update(distributed_environment(self._rank, world, address, port))
         # Only now: torch reads its environment at import.
         from actors.deepspeed_engine import DeepSpeedEngine, load_policy
@@ -110,6 +111,7 @@ class LearnerActor(Member):
 
     def update(self, shards: Sequence[TrainBatch]) -> RankReport:
         """One optimizer step per shard."""
+        from rlvr_platform.guards import NonFiniteUpdate
         from rlvr_platform.update import lay_out, optimizer_step, score_frozen
 
         began = time.perf_counter()
@@ -120,15 +122,32 @@ class LearnerActor(Member):
         moving = len(steps) > 1
         old = [score_frozen(engine, s, engine.device) if moving else None for s in steps]
         sums, norm, rate = TokenSums(), 0.0, 0.0
+        refused: list[str] = []
         for i, step in enumerate(steps):
             rate = learning_rate(engine.steps, self._total_steps, learner.optimizer)
-            terms, norm = optimizer_step(
-                engine, step, old[i], reference[i], self._config.algorithm, rate
-            )
+            try:
+                terms, norm = optimizer_step(
+                    engine, step, old[i], reference[i], self._config.algorithm, rate
+                )
+            except NonFiniteUpdate as refusal:
+                refused.append(self._keep(refusal, shards[i].step, i))
+                if learner.on_non_finite == "stop":
+                    break
+                continue
             sums = sums + terms
-        sums = dataclasses.replace(sums, loss=sums.loss / len(steps))
+        taken = max(1, len(steps) - len(refused))
+        sums = dataclasses.replace(sums, loss=sums.loss / taken)
         passes = sum(len(step.micro_batches) for step in steps)
-        return RankReport(sums, norm, rate, engine.steps, passes, time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        return RankReport(sums, norm, rate, engine.steps, passes, tuple(refused), seconds)
+
+    def _keep(self, refusal: Any, step: int, minibatch: int) -> str:
+        """Save this rank's offending rows; empty when it has none."""
+        from rlvr_platform.guards import Place, keep
+
+        if refusal.evidence is None:
+            return ""
+        return keep(refusal.evidence, self._offending, Place(step, self._rank, minibatch))
 
     def _score_reference(self, minibatch: Any) -> Any:
         from rlvr_platform.update import score_frozen

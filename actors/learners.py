@@ -13,6 +13,7 @@ from actors.supervision import Actors, Role, Supervision, is_loss, require_repla
 from rlvr_platform.batching.sharding import plan_update
 from rlvr_platform.config.experiment import ExperimentConfig
 from rlvr_platform.errors import ClusterError
+from rlvr_platform.guards import require_finite
 from rlvr_platform.types import LearnerReport, TokenSums, TrainBatch, WeightSnapshot
 
 DEATH_NOTICE_S = 5.0
@@ -86,6 +87,7 @@ class RemoteLearners:
             results = await self.role.insist(
                 lambda ranks: self._update(ranks, batch), "update", limit, fix
             )
+            require_finite(_refusals(results), self._config.learner.on_non_finite)
             self._journal.add(batch)
             self._version += 1
         return self._report(results)
@@ -117,6 +119,8 @@ class RemoteLearners:
             tokens=int(sums.tokens),
             optimizer_steps=ranks[0].optimizer_steps,
             micro_batches=ranks[0].micro_batches,
+            skipped_updates=len(ranks[0].refused),
+            refusals=_refusals(ranks),
             seconds=max(rank.seconds for rank in ranks),
         )
 
@@ -206,6 +210,13 @@ class RemoteLearners:
         for batch in batches:
             redo = self._update(ranks, batch)
             await within(redo, limit, f"step {batch.step}'s update once more", _raise("update"))
+
+
+def _refusals(ranks: Sequence[RankReport]) -> tuple[str, ...]:
+    """What was not finite, rank by rank."""
+    return tuple(
+        f"learner rank {r}: {text}" for r, rank in enumerate(ranks) for text in rank.refused if text
+    )
 
 
 async def together(calls: Sequence[Any]) -> list[Any]:

@@ -4,7 +4,7 @@ The learner's side turns the policy's tensors into a `handle` (`publish`), and m
 part while engines load (`send`). The engine's side turns the handle into the messages of
 vLLM's weight-transfer protocol (`updates`).
 
-    object_store  chunks in Ray's object store, then a file in node-local shared memory
+    object_store  chunks in Ray's object store, then a file in the memory of the rollout worker
     nccl          one broadcast from learner rank 0 to all engines; the handle is metadata
     ipc           GPU memory handles; engine and learner rank share the GPU
 """
@@ -15,17 +15,14 @@ import asyncio
 import base64
 import os
 import pickle
-import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import Any, Protocol
+from contextlib import ExitStack
+from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 import ray
 
 from rlvr_platform.errors import ClusterError
-
-SHARED_MEMORY = Path("/dev/shm")
 
 CHUNK_BYTES = 1 << 30
 """Tensors go into the object store in chunks of about this size: a big model never exists twice."""
@@ -197,27 +194,29 @@ def _chunks(tensors: Tensors, keep: bool) -> Iterator[dict[str, Any]]:
 
 
 async def _file_updates(references: list[Any]) -> AsyncIterator[dict[str, Any]]:
-    """Each chunk as a file in node-local shared memory, gone after its use.
+    """Each chunk as a file of this process's memory, which its death cannot leave behind.
 
-    A path, because arrays sent through the engine's own RPC arrive as lists.
+    A path, because arrays sent through the engine's own RPC arrive as lists. The engine is this
+    process's child, so the path leads there for it too, and for nobody but this user.
     """
     for reference in references:
         blob = await reference
-        path = SHARED_MEMORY / f"rlvr-{os.getpid()}-{uuid.uuid4().hex}.safetensors"
-        try:
-            await asyncio.to_thread(_write, path, blob)
-            yield {"path": str(path)}
-        finally:
-            path.unlink(missing_ok=True)
+        with await asyncio.to_thread(_memory_file, blob) as file:
+            yield {"path": f"/proc/{os.getpid()}/fd/{file.fileno()}"}
 
 
-def _write(path: Path, blob: np.ndarray) -> None:
+def _memory_file(blob: np.ndarray) -> BinaryIO:
+    """A file in memory without a name in any folder; it is gone with its last user."""
     try:
-        with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+        with ExitStack() as until_written:
+            file = until_written.enter_context(os.fdopen(os.memfd_create("rlvr-weights"), "wb"))
             file.write(blob.data)
+            file.flush()
+            until_written.pop_all()
+            return file
     except OSError as error:
         raise ClusterError(
-            f"cannot write {blob.nbytes >> 20} MiB of weights to shared memory: {error}",
-            f"that much free space in {SHARED_MEMORY}",
-            f"enlarge it (mount -o remount,size=... {SHARED_MEMORY}, or --shm-size in a container)",
+            f"cannot hold {blob.nbytes >> 20} MiB of weights in memory for the engine: {error}",
+            "that much free memory beside the engine, see rollout.engine",
+            "free some memory on the node, or raise the container's limit",
         ) from None

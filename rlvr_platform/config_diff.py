@@ -1,8 +1,8 @@
 """How two configurations differ, and which differences a resumed run may have.
 
 A resumed run may change what does not change what it computes: where it runs, what is
-recorded and measured, deadlines, and settings that only trade memory for time. `steps` may
-grow when the learning rate does not depend on it.
+recorded and measured, deadlines, settings that only trade memory for time, and what follows a
+step that cannot be taken. `steps` may grow when the learning rate does not depend on it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ _FREE = re.compile(
     | rollout\.workers
     | rollout\.engine\.(kv_cache_gib|gpu_memory_fraction|max_sequences|max_batched_tokens)
     | learner\.(tokens_per_micro_batch|layout|logprob_chunk_tokens|gradient_checkpointing)
+    | learner\.on_non_finite
     """,
     re.VERBOSE,
 )

@@ -1,5 +1,7 @@
 """Every error a user can meet: what was got, what was wanted, what to do."""
 
+from rlvr_platform.secrets import masked
+
 
 class RlvrError(Exception):
     """Root of all errors raised on purpose. Picklable, so that it crosses process boundaries.
@@ -11,6 +13,7 @@ class RlvrError(Exception):
     exit_code = 3
 
     def __init__(self, got: str, wanted: str = "", fix: str = "") -> None:
+        got, wanted, fix = masked(got), masked(wanted), masked(fix)
         super().__init__(got, wanted, fix)
         self.got, self.wanted, self.fix = got, wanted, fix
 

@@ -14,7 +14,7 @@ from pathlib import Path, PurePath
 from typing import Any
 from zipfile import BadZipFile
 
-from rlvr_platform.errors import InputError
+from rlvr_platform.errors import ClusterError, InputError
 
 CHECKSUMS = "checksums.json"
 _PARTIAL = ".partial-"
@@ -23,33 +23,74 @@ NPZ_ERRORS = (OSError, ValueError, EOFError, RuntimeError, BadZipFile)
 """What reading an .npz file raises when it is missing or damaged."""
 
 
+FULL = (errno.ENOSPC, errno.EDQUOT)
+_NOTHING_LEFT = 1 << 20
+"""With fewer free bytes than this, a disk is full to whoever failed to write on it."""
+
+
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Turn an OSError about `path` into an InputError that says what to do."""
+    """Turn an OSError about `path` into a ClusterError on a full disk, else into an InputError."""
     try:
         yield
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        fix = f"free some space on the disk of {path}" if full else "choose a folder you may write"
-        raise InputError(f"cannot write {path}: {error.strerror}", fix=fix) from error
+        if error.errno in FULL:
+            raise ClusterError(
+                f"cannot write {path}: {error.strerror}",
+                fix=f"free some space on the disk of {path}",
+            ) from error
+        raise InputError(
+            f"cannot write {path}: {error.strerror}", fix="choose a folder you may write"
+        ) from error
+
+
+@contextmanager
+def full_disk(path: Path, need: float) -> Iterator[None]:
+    """Turn whatever the writers of `path` raise over a full disk into one ClusterError.
+
+    Libraries and other processes tell it in their own words, so the disk itself is asked too.
+    `need`: bytes that all of it takes, for the message. Other errors pass.
+    """
+    try:
+        yield
+    except Exception as error:
+        free, _ = free_space(path)
+        if free >= _NOTHING_LEFT and os.strerror(errno.ENOSPC) not in str(error):
+            raise
+        raise ClusterError(
+            f"the disk of {path} became full while it was written",
+            f"about {in_words(need)} free, and room for what else goes there meanwhile",
+            "free some space; what was written before is untouched",
+        ) from error
 
 
 def check_space(path: Path, minimum_bytes: int) -> None:
     """Raise InputError when the disk that holds `path` has fewer free bytes."""
-    there = next(p for p in (path, *path.absolute().parents) if p.exists())
-    free = shutil.disk_usage(there).free
+    free, there = free_space(path)
     if free < minimum_bytes:
         raise InputError(
-            f"{there} has {free / 2**30:.2f} GiB free",
-            f"at least {minimum_bytes / 2**30:.2f} GiB for {path}",
+            f"{there} has {in_words(free)} free",
+            f"at least {in_words(minimum_bytes)} for {path}",
             "free some space or choose another --run-dir",
         )
+
+
+def free_space(path: Path) -> tuple[int, Path]:
+    """Free bytes of the disk that holds `path` or will, and the folder that was asked."""
+    there = next(p for p in (path, *path.absolute().parents) if p.exists())
+    return shutil.disk_usage(there).free, there
+
+
+def in_words(size: float) -> str:
+    """A number of bytes for the reader."""
+    return f"{size / 2**30:.2f} GiB" if size >= 2**30 else f"{size / 2**20:.1f} MiB"
 
 
 def write_atomic(path: Path, data: bytes | str) -> None:
     """Replace `path` by `data`: a reader sees the old content or the new, never a part.
 
-    Raises InputError when the disk does not take it; the old content then stays.
+    Raises InputError when the disk does not take it, ClusterError when it is full; the old
+    content then stays.
     """
     temporary = _partial(path)
     with disk_errors(path):
@@ -69,7 +110,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary sibling of `path`; on success seal it and give it its name.
 
     An error inside the block removes the temporary folder. Raises InputError when `path`
-    exists or the disk does not take it.
+    exists or the disk does not take it, ClusterError when it is full.
     """
     if path.exists():
         raise InputError(f"{path} exists", "a new folder", "remove it or choose another name")

@@ -51,20 +51,28 @@ def update_metrics(update: Update) -> dict[str, float]:
     """The metrics of an update that took place."""
     learned, snapshot, loaded = update.learned, update.snapshot, update.loaded
     return {
-        "loss/policy": learned.loss,
-        "grad/norm": learned.grad_norm,
-        "learning_rate": learned.learning_rate,
-        "policy/entropy": learned.entropy,
-        "policy/kl_behaviour": learned.kl_behaviour,
-        "policy/kl_reference": learned.kl_reference,
-        "policy/clip_fraction": learned.clip_fraction,
-        "policy/truncated_fraction": learned.truncated_fraction,
+        **(_learned(learned) if learned.tokens else {}),
+        "learner/skipped_updates": learned.skipped_updates,
         "optimizer_steps": learned.optimizer_steps,
         "micro_batches": learned.micro_batches,
         "sync/bytes": snapshot.nbytes,
         "sync/probe_max_abs_diff": loaded.probe_max_abs_diff,
         "time/learn": learned.seconds,
         "time/sync": snapshot.seconds + loaded.seconds,
+    }
+
+
+def _learned(report: LearnerReport) -> dict[str, float]:
+    """What is measured on trained tokens; there are none when every optimizer step was skipped."""
+    return {
+        "loss/policy": report.loss,
+        "grad/norm": report.grad_norm,
+        "learning_rate": report.learning_rate,
+        "policy/entropy": report.entropy,
+        "policy/kl_behaviour": report.kl_behaviour,
+        "policy/kl_reference": report.kl_reference,
+        "policy/clip_fraction": report.clip_fraction,
+        "policy/truncated_fraction": report.truncated_fraction,
     }
 
 
@@ -150,6 +158,12 @@ class Recorder:
     def event(self, kind: str, **fields: Any) -> None:
         """Add a line to events.jsonl."""
         self._events.write(kind, **fields)
+
+    def skipped(self, step: int, refusals: Sequence[str]) -> None:
+        """Say that optimizer steps were not taken, and where their rows are."""
+        for refusal in refusals:
+            self.message(f"step {step}: an update was skipped: {refusal}")
+            self.event("update_skipped", step=step, reason=refusal)
 
     def quarantined(self, prompt: Prompt, reason: str) -> None:
         """Name a prompt that is given up, on the screen and in events.jsonl."""

@@ -4,6 +4,7 @@
     manifest.json    versions, commit, seeds, hardware, and every resume
     metrics.jsonl    a line a step          events.jsonl   what happened besides
     rollouts/        step-NNNNNN.parquet    checkpoints/   step-NNNNNN/
+    offending/       rows of updates that were not finite, see guards.py
     tensorboard/     the metrics again, for TensorBoard
 
 The folder is complete and readable after a kill at any moment. It is created private to
@@ -17,23 +18,36 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rlvr_platform.config import ExperimentConfig, dump_config, load_config
+from rlvr_platform.config.checkpoint import CheckpointConfig
 from rlvr_platform.config_diff import differences, refused
-from rlvr_platform.errors import InputError
+from rlvr_platform.errors import ClusterError, InputError
 from rlvr_platform.files import (
     JsonLines,
+    atomic_folder,
     check_space,
     disk_errors,
+    free_space,
+    full_disk,
+    in_words,
     read_json_lines,
     remove_folder,
     remove_partials,
     verify_checksums,
     write_atomic,
+)
+from rlvr_platform.retention import (
+    MARGIN,
+    first_checkpoint_bytes,
+    folder_bytes,
+    kept_steps,
+    metric_by_step,
 )
 from rlvr_platform.telemetry.manifest import manifest
 
@@ -66,6 +80,15 @@ class Rewound:
     metric_lines: int
     rollout_files: int
     checkpoints: int
+
+
+@dataclass(frozen=True, slots=True)
+class Retained:
+    """What a look at the checkpoints came to."""
+
+    removed: tuple[Path, ...]
+    measured: bool
+    """False when the newest has no value of checkpoint.best_metric and can't be a best one."""
 
 
 class RunFolder:
@@ -103,6 +126,10 @@ class RunFolder:
     @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
+
+    @property
+    def offending(self) -> Path:
+        return self.path / "offending"
 
     def rollouts(self, step: int) -> Path:
         return self.path / "rollouts" / f"step-{step:06d}.parquet"
@@ -199,20 +226,51 @@ class RunFolder:
         lines = self._cut_metrics(step)
         return Rewound(lines, len(later_rollouts), len(later_checkpoints))
 
-    def prune_checkpoints(self, keep_last: int) -> list[Path]:
-        """Remove all but the newest `keep_last` checkpoints; returns those removed."""
-        if keep_last < 1:
-            raise ValueError(f"keep_last={keep_last}, must be at least 1")
-        old = [path for _, path in _steps(self.checkpoints.iterdir())[:-keep_last]]
-        for path in old:
+    @contextmanager
+    def new_checkpoint(self, step: int) -> Iterator[Path]:
+        """A folder to write the checkpoint of `step` into; whole under its name afterwards.
+
+        Raises ClusterError when the disk has no room for it, before anything is written, or
+        becomes full meanwhile. The checkpoints before it stay in either case.
+        """
+        path, need = self.checkpoint(step), self._checkpoint_bytes()
+        free, _ = free_space(path)
+        if free < need:
+            raise ClusterError(
+                f"no room for {path}: {in_words(free)} free",
+                f"about {in_words(need)}",
+                "free some space and go on with --resume; older checkpoints are untouched, and "
+                "checkpoint.keep_last and keep_best say how many there are",
+            )
+        with atomic_folder(path) as folder, full_disk(path, need):
+            yield folder
+
+    def retain_checkpoints(self, config: CheckpointConfig) -> Retained:
+        """Remove the checkpoints that are neither among the newest nor among the best."""
+        checkpoints = dict(_steps(self.checkpoints.iterdir()))
+        values: dict[int, float] = {}
+        if config.keep_best:
+            values = metric_by_step(read_json_lines(self.metrics), config.best_metric)
+        kept = kept_steps(list(checkpoints), values, config)
+        removed = [path for step, path in checkpoints.items() if step not in kept]
+        for path in removed:
             remove_folder(path)
-        return old
+        newest = max(checkpoints, default=0)
+        return Retained(tuple(removed), measured=not config.keep_best or newest in values)
 
     def close(self) -> None:
         """Release the lock."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+    def _checkpoint_bytes(self) -> float:
+        """Estimate of the next checkpoint's size; 0 before the first update."""
+        if before := _steps(self.checkpoints.iterdir()):
+            return MARGIN * folder_bytes(before[-1][1])
+        records = read_json_lines(self.metrics) if self.metrics.exists() else []
+        published = metric_by_step(records, "sync/bytes").values()
+        return MARGIN * first_checkpoint_bytes(max(published, default=0), load_config(self.config))
 
     def _refuse_content(self) -> None:
         if not self.path.exists():

@@ -1,4 +1,4 @@
-"""What a process of this platform needs in its environment, and the extension cache on disk."""
+"""What a process of this platform needs in its environment."""
 
 from __future__ import annotations
 
@@ -49,34 +49,6 @@ def extensions_folder() -> Path:
     environment = hashlib.sha256(os.fsencode(sys.prefix)).hexdigest()[:8]
     build = f"{sys.implementation.cache_tag}-torch{_version('torch')}-{environment}"
     return Path(cache) / "rlvr" / "torch_extensions" / build
-
-
-def stale_locks(folder: Path) -> list[Path]:
-    """The `lock` files in `folder` of extension builds that died.
-
-    torch waits for ever on such a file. A live build on this machine keeps its lock open, so
-    a lock that no visible process has open is stale.
-    """
-    return [lock for lock in folder.glob("*/lock") if not _is_open(lock)]
-
-
-def remove_stale_locks(folder: Path) -> list[Path]:
-    """Remove the locks of dead builds; returns those removed, for the user to be told."""
-    stale = stale_locks(folder)
-    for lock in stale:
-        lock.unlink(missing_ok=True)
-    return stale
-
-
-def _is_open(file: Path) -> bool:
-    wanted = os.path.realpath(file)
-    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
-        try:
-            if os.readlink(descriptor) == wanted:
-                return True
-        except OSError:
-            continue
-    return False
 
 
 def _path_with_interpreter() -> str:

@@ -353,6 +353,10 @@ class LearnerReport:
     """Optimizer steps taken since the start of the run."""
     micro_batches: int
     """Forward passes of each rank."""
+    skipped_updates: int
+    """Optimizer steps not taken, because something of theirs was not finite."""
+    refusals: tuple[str, ...]
+    """What that was, a message for each rank that met it."""
     seconds: float
     """Wall time inside the slowest rank."""
 

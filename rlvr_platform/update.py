@@ -7,9 +7,9 @@ and `step(learning_rate)`: a DeepSpeed engine in `actors/`, a plain module in te
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import NoReturn, Protocol
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from rlvr_platform.batching.micro_batches import MicroBatch, empty, micro_batche
 from rlvr_platform.batching.rows import Rows
 from rlvr_platform.config.algorithm import AlgorithmConfig
 from rlvr_platform.config.learner import LearnerConfig
-from rlvr_platform.errors import NumericalError
+from rlvr_platform.guards import Evidence, NonFiniteUpdate, faults, take_rows
 from rlvr_platform.policy import model_inputs
 from rlvr_platform.types import TokenSums
 
@@ -37,13 +37,24 @@ class GradientEngine(Protocol):
 
     def backward(self, loss: Tensor, last: bool) -> None: ...
 
-    def step(self, learning_rate: float) -> float: ...
+    def step(self, learning_rate: float) -> float:
+        """Step by the gradient accumulated since the last one; returns its norm over all ranks.
+
+        Where the norm is not finite the gradient is dropped, and weights and optimizer stay
+        as they are.
+        """
+        ...
+
+    def most(self, counts: list[int]) -> list[int]:
+        """Maximum over ranks of each count; collective."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Minibatch:
     """One rank's rows of one optimizer step, laid out; every rank has as many micro-batches."""
 
+    rows: Rows
     micro_batches: list[MicroBatch]
     head_calls: int
     """Head calls of every forward pass: the most that any rank needs, see `PolicyModel`."""
@@ -63,7 +74,7 @@ def lay_out(
     batches = micro_batches(rows, learner.layout, learner.tokens_per_micro_batch)
     calls = max((chunks(len(batch.targets)) for batch in batches), default=1)
     count, calls = most([max(1, len(batches)), calls])
-    return Minibatch(batches + [empty()] * (count - len(batches)), calls)
+    return Minibatch(rows, batches + [empty()] * (count - len(batches)), calls)
 
 
 def score_frozen(score: Score, minibatch: Minibatch, device: torch.device) -> list[Tensor]:
@@ -86,46 +97,110 @@ def optimizer_step(
     """Accumulate the gradient over micro-batches and step; returns sums and gradient norm.
 
     `old` None means that the weights have not moved since the step began, so that the old
-    log-probabilities are the current ones. Raises NumericalError before the weights are
-    touched when the loss is not finite.
+    log-probabilities are the current ones. Raises NonFiniteUpdate, on every rank, when a loss,
+    a statistic or the gradient of any rank is not finite; nothing has moved then.
     """
     sums = TokenSums()
+    faulty: dict[int, str] = {}
+    scored: list[Scores] = []
+    last = len(minibatch.micro_batches) - 1
     for i, batch in enumerate(minibatch.micro_batches):
         logprobs, entropy = engine(
             *model_inputs(batch, engine.device), min_chunks=minibatch.head_calls
         )
-        loss, terms = objective(
-            logprobs,
-            entropy,
+        scores = Scores(
+            logprobs.detach(),
             logprobs.detach() if old is None else old[i],
-            _tensor(batch.behaviour, engine.device),
-            _tensor(batch.advantage, engine.device),
-            _tensor(batch.weight, engine.device),
-            _tensor(batch.row, engine.device),
             None if reference is None else reference[i],
-            algorithm,
         )
+        loss, terms = _loss(logprobs, entropy, batch, scores, algorithm)
+        if wrong := faults(terms):
+            faulty[i] = f"{wrong[0]} is {getattr(terms, wrong[0])}"
+            # Whatever the clipping left of it, this gradient is NaN, and so is its norm on all
+            # ranks: they refuse the step together and none waits for another.
+            loss = logprobs.sum() * math.nan
         sums = sums + terms
-        _require_finite(sums.loss, batch)
-        engine.backward(loss, last=i == len(minibatch.micro_batches) - 1)
-    return sums, engine.step(learning_rate)
+        scored.append(scores)
+        engine.backward(loss, last=i == last)
+    norm = engine.step(learning_rate)
+    if not math.isfinite(norm):
+        _refuse(engine, minibatch, scored, faulty, f"gradient norm is {norm}", algorithm)
+    assert not faulty, "a gradient of NaN has a finite norm"
+    return sums, norm
 
 
-def _tensor(column: np.ndarray, device: torch.device) -> Tensor:
-    return torch.from_numpy(column).to(device)
+@dataclass(frozen=True, slots=True, eq=False)
+class Scores:
+    """Log-probabilities [N] of a micro-batch's targets, nats, without gradient."""
+
+    policy: Tensor
+    old: Tensor
+    reference: Tensor | None
 
 
-def _require_finite(loss: float, batch: MicroBatch) -> None:
-    if math.isfinite(loss):
-        return
-    culprits: dict[str, Any] = {
-        "behaviour": batch.behaviour,
-        "advantage": batch.advantage,
-        "weight": batch.weight,
-    }
-    bad = [name for name, column in culprits.items() if not np.isfinite(column).all()]
-    raise NumericalError(
-        f"the loss is {loss}; not finite among its inputs: {', '.join(bad) or 'none of them'}",
-        "a finite loss",
-        "resume from the last checkpoint with a lower learning rate or learner.dtype=float32",
+def _loss(
+    logprobs: Tensor, entropy: Tensor, batch: MicroBatch, scores: Scores, algorithm: AlgorithmConfig
+) -> tuple[Tensor, TokenSums]:
+    device = logprobs.device
+    return objective(
+        logprobs,
+        entropy,
+        scores.old,
+        torch.from_numpy(batch.behaviour).to(device),
+        torch.from_numpy(batch.advantage).to(device),
+        torch.from_numpy(batch.weight).to(device),
+        torch.from_numpy(batch.row).to(device),
+        scores.reference,
+        algorithm,
+    )
+
+
+def _refuse(
+    engine: GradientEngine,
+    minibatch: Minibatch,
+    scored: Sequence[Scores],
+    faulty: Mapping[int, str],
+    gradient: str,
+    algorithm: AlgorithmConfig,
+) -> NoReturn:
+    """Raise NonFiniteUpdate with this rank's share of the evidence; collective.
+
+    The rows of the faulty micro-batches. Where no rank has one and yet the gradient is not
+    finite, it may come from anywhere: all rows of all ranks.
+    """
+    (elsewhere,) = engine.most([len(faulty)])
+    chosen = list(faulty) or ([] if elsewhere else range(len(scored)))
+    batches = [minibatch.micro_batches[i] for i in chosen]
+    scores = [scored[i] for i in chosen]
+    if not any(len(batch.targets) for batch in batches):
+        raise NonFiniteUpdate(None)
+    reason = next(iter(faulty.values()), gradient)
+    raise NonFiniteUpdate(_evidence(minibatch.rows, batches, scores, reason, algorithm))
+
+
+def _evidence(
+    rows: Rows,
+    batches: Sequence[MicroBatch],
+    scores: Sequence[Scores],
+    reason: str,
+    algorithm: AlgorithmConfig,
+) -> Evidence:
+    """The rows of these micro-batches with their scores, by row."""
+    owner = np.concatenate([batch.row for batch in batches])
+    part, order = take_rows(rows, np.unique(owner)), np.argsort(owner, kind="stable")
+
+    def column(parts: Sequence[Tensor]) -> np.ndarray:
+        values = torch.cat(list(parts)).cpu().numpy()
+        whole = np.full(len(part.tokens), np.nan, values.dtype)
+        whole[part.trained] = values[order]
+        return whole
+
+    reference = [s.reference for s in scores if s.reference is not None]
+    return Evidence(
+        reason=reason,
+        rows=part,
+        logprobs=column([s.policy for s in scores]),
+        old=column([s.old for s in scores]),
+        reference=column(reference) if reference else None,
+        algorithm=algorithm,
     )

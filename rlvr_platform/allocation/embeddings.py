@@ -126,8 +126,16 @@ def _load_encoder(path: str) -> tuple[Any, Any]:
         raise _no_encoder(path, "it is no folder")
     name = str(folder) if local else path
     try:
-        tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=local)
-        encoder = AutoModel.from_pretrained(name, local_files_only=local, dtype=torch.float32)
+        tokenizer = AutoTokenizer.from_pretrained(
+            name, local_files_only=local, trust_remote_code=False
+        )
+        encoder = AutoModel.from_pretrained(
+            name,
+            local_files_only=local,
+            trust_remote_code=False,
+            use_safetensors=True,
+            dtype=torch.float32,
+        )
     except (OSError, ValueError, KeyError, ImportError) as error:
         raise _no_encoder(path, str(error).splitlines()[0]) from error
     return tokenizer, encoder.eval()

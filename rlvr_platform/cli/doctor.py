@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from rlvr_platform.cli.train import require_own_actors
 from rlvr_platform.errors import ClusterError, InputError
-from rlvr_platform.runtime import default_environment, extensions_folder, stale_locks
+from rlvr_platform.runtime import default_environment
 from rlvr_platform.verifiers.sandbox import sandbox_status
 
 GIB = 1 << 30
@@ -91,7 +91,6 @@ def examine() -> Iterator[Check]:
         yield from (check_memory(), check_shared_memory(), check_disk())
         yield from check_torch(torch.result())
         yield check_engine(engine.result())
-        yield check_extension()
         yield check_sandbox()
 
 
@@ -118,7 +117,7 @@ def check_actors() -> Check:
 
 
 def check_compiler() -> Check:
-    """A C++ compiler, for the extension that DeepSpeed builds at first start."""
+    """A C++ compiler, with which the engine compiles its model unless it is eager."""
     name = os.environ.get("CXX", "c++")
     path = shutil.which(name)
     if path is None:
@@ -197,18 +196,6 @@ def check_engine(probe: dict[str, Any]) -> Check:
     if not probe["device"]:
         return Check("engine", "fail", "vLLM finds no device to run on", "make setup, or GPU=1")
     return Check("engine", "ok", f"vLLM {probe['version']} on {probe['device']}")
-
-
-def check_extension() -> Check:
-    """Whether DeepSpeed's extension is compiled, and no dead build blocks it."""
-    name, folder = "extension", extensions_folder()
-    if stale := stale_locks(folder):
-        fix = "nothing: the next start removes it"
-        return Check(name, "warn", f"{stale[0]} was left by a build that died", fix)
-    if not list(folder.glob("deepspeed_shm_comm/*.so")):
-        fix = "nothing: the first start on CPU compiles it in about a minute"
-        return Check(name, "warn", f"DeepSpeed's is not compiled in {folder}", fix)
-    return Check(name, "ok", f"compiled in {folder}")
 
 
 def check_sandbox() -> Check:

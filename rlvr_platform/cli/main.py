@@ -7,10 +7,30 @@ import os
 import sys
 from collections.abc import Sequence
 
-from rlvr_platform.cli import allocate, config, doctor, downsample, export, grade, report, train
+from rlvr_platform.cli import (
+    allocate,
+    config,
+    doctor,
+    downsample,
+    export,
+    grade,
+    replay_update,
+    report,
+    train,
+)
 from rlvr_platform.errors import RlvrError
 
-COMMANDS = (train, config, doctor, grade, allocate, downsample, report, export)
+COMMANDS = (
+    train,
+    config,
+    doctor,
+    grade,
+    allocate,
+    downsample,
+    report,
+    export,
+    replay_update,
+)
 """Each module has `add_parser(subparsers)`, which sets `run`: arguments to exit code."""
 
 INTERRUPTED = 130

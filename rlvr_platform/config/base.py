@@ -6,9 +6,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Section(BaseModel):
-    """Unknown keys are errors, values never change, and types are not guessed."""
+    """Unknown keys are errors, values never change, types are not guessed, numbers are finite."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, protected_namespaces=())
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=()
+    )
 
 
 def setting(default: Any = ..., doc: str = "", **limits: Any) -> Any:

@@ -22,4 +22,8 @@ class ClusterConfig(Section):
     object_store_gib: float = setting(
         1.0, "Object store of a Ray started here; a running one keeps its own. GiB.", gt=0
     )
-    temp_dir: str | None = setting(None, "Ray's folder for sockets, logs and spilled objects.")
+    temp_dir: str | None = setting(
+        None,
+        "Where a Ray started here keeps sockets, logs and spilled objects, in a folder that only "
+        "you can enter; unset: the system's temporary folder. Paths of sockets have to be short.",
+    )

@@ -15,7 +15,12 @@ class OptimizerConfig(Section):
     beta1: float = setting(0.9, "First moment's decay.", ge=0, lt=1)
     beta2: float = setting(0.95, "Second moment's decay.", ge=0, lt=1)
     eps: float = setting(1e-8, "Added to the root of the second moment.", gt=0)
-    max_grad_norm: float = setting(1.0, "Gradients are scaled down to this global norm.", gt=0)
+    max_grad_norm: float = setting(
+        1.0,
+        "Gradients are scaled down to this global norm. The limit keeps their squares finite.",
+        gt=0,
+        le=1e12,
+    )
 
 
 class LearnerConfig(Section):
@@ -51,8 +56,12 @@ class LearnerConfig(Section):
     attention: Literal["sdpa", "eager", "flash_attention_2"] = setting(
         "sdpa", "Attention implementation of the trainer; flash_attention_2 needs a GPU."
     )
-    threads: int = setting(2, "CPU only: OpenMP threads of one rank.", ge=1)
-    start_timeout_s: float = setting(
-        900.0, "Deadline for start, extension build included. Seconds.", gt=0
+    on_non_finite: Literal["stop", "skip"] = setting(
+        "stop",
+        "What follows a loss or gradient that is not finite. Its optimizer step is not taken on "
+        "any rank, and the rows go to the run's offending/. stop: the run ends with an error. "
+        "skip: it goes on, and learner/skipped_updates counts.",
     )
+    threads: int = setting(2, "CPU only: OpenMP threads of one rank.", ge=1)
+    start_timeout_s: float = setting(900.0, "Deadline for start. Seconds.", gt=0)
     update_timeout_s: float = setting(1800.0, "Deadline for one update. Seconds.", gt=0)

@@ -17,17 +17,23 @@ from pydantic import BaseModel, ValidationError
 from rlvr_platform.config.experiment import ExperimentConfig
 from rlvr_platform.config.rules import violations
 from rlvr_platform.errors import ConfigError
+from rlvr_platform.secrets import masked, secret_problems
 
 
 class _Loader(yaml.SafeLoader):
     """YAML with two traps removed: `1e-6` is a number, and a repeated key is an error."""
 
 
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"),
-    list("-+0123456789."),
-)
+class _Dumper(yaml.SafeDumper):
+    """Quotes the text that `_Loader` would read as a number."""
+
+
+for _resolver in (_Loader, _Dumper):
+    _resolver.add_implicit_resolver(
+        "tag:yaml.org,2002:float",
+        re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"),
+        list("-+0123456789."),
+    )
 
 
 def _unique_mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
@@ -56,9 +62,9 @@ def check_tree(tree: dict[str, Any], origin: str) -> ExperimentConfig:
     try:
         config = ExperimentConfig.model_validate_json(json.dumps(tree))
     except ValidationError as error:
-        problems = [_describe(e) for e in error.errors()]
+        problems = [masked(_describe(e)) for e in error.errors()]
     else:
-        problems = violations(config)
+        problems = [*secret_problems(tree), *violations(config)]
         if not problems:
             return config
     raise ConfigError(
@@ -78,7 +84,7 @@ def read_tree(path: Path, _above: tuple[Path, ...] = ()) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read the configuration {path}: {error}") from None
     except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is not valid YAML: {error}") from None
+        raise ConfigError(f"{path} is not valid YAML: {masked(str(error))}") from None
     if not isinstance(tree, dict):
         raise ConfigError(f"{path} holds {type(tree).__name__}", "a mapping of sections")
     base = tree.pop("extends", None)
@@ -106,11 +112,13 @@ def apply_overrides(tree: dict[str, Any], overrides: Iterable[str]) -> dict[str,
     for override in overrides:
         key, equals, value = override.partition("=")
         if not equals or not all(key.split(".")):
-            raise ConfigError(f"cannot read the override {override!r}", "key.path=value")
+            raise ConfigError(f"cannot read the override {masked(override)!r}", "key.path=value")
         try:
             parsed = yaml.load(value, Loader=_Loader)
         except yaml.YAMLError as error:
-            raise ConfigError(f"the value of {key} is not valid YAML: {error}") from None
+            raise ConfigError(
+                f"the value of {key} is not valid YAML: {masked(str(error))}"
+            ) from None
         for part in reversed(key.split(".")):
             parsed = {part: parsed}
         tree = merge(tree, parsed)
@@ -119,7 +127,7 @@ def apply_overrides(tree: dict[str, Any], overrides: Iterable[str]) -> dict[str,
 
 def dump_config(config: ExperimentConfig) -> str:
     """The resolved tree as YAML that `load_config` reads back to an equal configuration."""
-    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
+    return yaml.dump(config.model_dump(mode="json"), Dumper=_Dumper, sort_keys=False)
 
 
 def _describe(error: Any) -> str:
@@ -132,6 +140,9 @@ def _describe(error: Any) -> str:
         return f"{dotted}: unknown key; {hint}"
     if error["type"] == "missing":
         return f"{dotted}: required and not set"
+    if dotted.endswith("_variable"):
+        # Whoever puts a token where its variable's name belongs must not see it in a log.
+        return f"{dotted}: wanted the name of an environment variable, in capitals; not its value"
     return f"{dotted}: {error['msg']}, got {error['input']!r}"
 
 

@@ -1,5 +1,6 @@
 """Rules that no single field can state. All violations are reported together."""
 
+import difflib
 from collections.abc import Iterator
 
 from rlvr_platform.config import method_rules
@@ -7,6 +8,7 @@ from rlvr_platform.config.downsampling import Pods
 from rlvr_platform.config.experiment import ExperimentConfig
 from rlvr_platform.config.verifiers_code import CodeVerifier
 from rlvr_platform.config.verifiers_more import EndpointVerifier
+from rlvr_platform.telemetry.names import METRICS, is_registered
 
 
 def violations(config: ExperimentConfig) -> list[str]:
@@ -15,6 +17,7 @@ def violations(config: ExperimentConfig) -> list[str]:
         *_rollout_rules(config),
         *_learner_rules(config),
         *_sync_rules(config),
+        *_checkpoint_rules(config),
         *_other_rules(config),
         *method_rules.violations(config),
     ]
@@ -85,6 +88,29 @@ def _sync_rules(config: ExperimentConfig) -> Iterator[str]:
         )
     if config.rollout.engine.tensor_parallel > 1 and (cluster.device == "cpu" or cluster.colocate):
         yield "rollout.engine.tensor_parallel above 1 needs GPUs that no learner shares"
+
+
+def _checkpoint_rules(config: ExperimentConfig) -> Iterator[str]:
+    metric, suites = config.checkpoint.best_metric, config.evaluation.suites
+    if config.checkpoint.keep_best == 0:
+        return
+    if not is_registered(metric):
+        near = difflib.get_close_matches(metric, [known.name for known in METRICS], n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        yield f"checkpoint.best_metric={metric} is not a metric of metrics.jsonl{hint}"
+    elif metric.startswith("eval/"):
+        kinds = ("avg@{}", "pass@{}", "length_correct", "length_wrong")
+        names = [f"eval/{s.name}/{kind.format(s.samples)}" for s in suites for kind in kinds]
+        if metric not in names:
+            yield (
+                f"checkpoint.best_metric={metric} is measured by no suite of evaluation.suites; "
+                f"use one of: {', '.join(names) or 'none, there are no suites'}"
+            )
+        elif config.evaluation.every_steps is None:
+            yield (
+                f"checkpoint.best_metric={metric} is measured at the last step alone; "
+                "set evaluation.every_steps"
+            )
 
 
 def _other_rules(config: ExperimentConfig) -> Iterator[str]:

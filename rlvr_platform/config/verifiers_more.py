@@ -135,5 +135,8 @@ class EndpointVerifier(Section):
         0.1, "Pause before the second attempt; doubles with each further one. Seconds.", ge=0
     )
     token_variable: str = setting(
-        "", "Environment variable with a bearer token; empty: none is sent."
+        "",
+        "Name of the environment variable with a bearer token, in capitals, set wherever verifiers "
+        "run; empty: none is sent.",
+        pattern=r"^([A-Z_][A-Z0-9_]*)?$",
     )

@@ -33,7 +33,7 @@ def cached_model(name: str, build: Callable[[Path], None]) -> Path:
     target = models / name
     if target.is_dir():
         return target
-    models.mkdir(parents=True, exist_ok=True)
+    _make_private(models)
     lock = FileLock(models / f".{name}.lock", timeout=BUILD_TIMEOUT_S)
     try:
         with lock:
@@ -46,6 +46,12 @@ def cached_model(name: str, build: Callable[[Path], None]) -> Path:
             f"end that process, or set RLVR_CACHE to another folder; the lock is {lock.lock_file}",
         ) from None
     return target
+
+
+def _make_private(models: Path) -> None:
+    """Models that others can replace would be trained in good faith."""
+    for folder in (models.parent, models):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def _build(target: Path, build: Callable[[Path], None]) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from rlvr_platform.errors import InputError
 
-WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
+WEIGHTS = ("*.safetensors",)
+PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.pickle", "*.ckpt", "*.h5", "*.msgpack")
+"""Weights in formats that run code when they are read, or that nothing here reads."""
 TOKENIZER = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
@@ -30,6 +33,7 @@ def check_model_folder(path: str) -> Path | str:
             "correct model.path",
         )
     _read_config(folder)
+    _refuse_pickles(folder)
     _require(folder, WEIGHTS, "weights")
     _require(folder, TOKENIZER, "tokenizer")
     return folder.absolute()
@@ -52,8 +56,25 @@ def _read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
+def _refuse_pickles(folder: Path) -> None:
+    """Raise InputError for a folder whose only weights are of PICKLES."""
+    if any(_files(folder, WEIGHTS)):
+        return
+    if other := sorted(file.name for file in _files(folder, PICKLES)):
+        raise InputError(
+            f"the weights in {folder.absolute()} are not safetensors: {', '.join(other[:3])}",
+            "*.safetensors: reading a pickle runs whatever code its author put in",
+            "if you trust them, convert them: load the folder with transformers and "
+            "save_pretrained it elsewhere",
+        )
+
+
+def _files(folder: Path, patterns: tuple[str, ...]) -> Iterator[Path]:
+    return (file for pattern in patterns for file in folder.glob(pattern) if file.is_file())
+
+
 def _require(folder: Path, patterns: tuple[str, ...], what: str) -> None:
-    if not any(file.is_file() for pattern in patterns for file in folder.glob(pattern)):
+    if not any(_files(folder, patterns)):
         raise InputError(
             f"the model folder {folder.absolute()} has no {what}",
             f"one of {', '.join(patterns)}" if len(patterns) > 1 else patterns[0],

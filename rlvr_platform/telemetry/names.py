@@ -282,6 +282,12 @@ METRICS: tuple[Metric, ...] = (
     Metric("time/evaluate", "seconds", "Held-out evaluation after the step."),
     Metric("optimizer_steps", "count", "Optimizer steps since the start of the run."),
     Metric("micro_batches", "count", "Forward passes of each learner rank in the step."),
+    Metric(
+        "learner/skipped_updates",
+        "count",
+        "Optimizer steps of the update not taken because a loss or gradient was not finite. Not "
+        "0: look into offending/ with rlvr replay-update.",
+    ),
 )
 
 PATTERNS: tuple[Metric, ...] = (

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from rlvr_platform.errors import InputError
 from rlvr_platform.files import JsonLines, disk_errors, read_json_lines
 from rlvr_platform.run_folder import RunFolder
+from rlvr_platform.secrets import masked
 from rlvr_platform.telemetry import names
 from rlvr_platform.telemetry.manifest import utc_now
 
@@ -58,7 +59,9 @@ class EventsLog:
         self._lines = JsonLines(folder.events)
 
     def write(self, kind: str, **fields: Any) -> None:
-        self._lines.write({"time": utc_now(), "kind": kind, **fields})
+        """Text is masked: what a failing library says may hold a token."""
+        safe = {k: masked(v) if isinstance(v, str) else v for k, v in fields.items()}
+        self._lines.write({"time": utc_now(), "kind": kind, **safe})
 
     def close(self) -> None:
         self._lines.close()

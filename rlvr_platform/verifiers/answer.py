@@ -10,7 +10,10 @@ from rlvr_platform.verifiers.math_text import trim
 _TAIL = 4096
 """Characters at the end in which an answer without a box or a tag is looked for."""
 _END = 200
-"""Characters at the end in which the tokenizer's end marks are looked for."""
+"""Characters at the end in which the tokenizer's end marks are looked for; before a statement, in
+which its sentence is."""
+_BREAK = 20
+"""Characters at the end that show whether it breaks off."""
 _BRIEF = 3
 """Words up to which a whole completion is the answer, although it is no statement."""
 # A lost backslash, or \b read as a backspace, still marks a box.
@@ -25,7 +28,9 @@ _STATEMENT = re.compile(
 _TAG = re.compile(r"<(/?)(?:final[_ ]?)?answer>|\[(/?)answer\]", re.IGNORECASE)
 _END_TOKENS = re.compile(r"(?:<\|[^|<>]{1,40}\|>|</s>|<eos>|<end_of_turn>|\s)+$")
 _LEAD = re.compile(
-    r"(?:(?:so|thus|hence|therefore|then|finally|we (?:have|get|obtain)|and)\b[\s,:]*)+", re.I
+    r"\s*(?:=>|->|⇒|→|∴)\s*"
+    r"|(?:(?:so|thus|hence|therefore|then|finally|we (?:have|get|obtain)|and)\b[\s,:]*)+",
+    re.IGNORECASE,
 )
 _QUALIFIER = re.compile(
     r"\b(?:not|isn't|never|than|least|most|between|except|excluding|cannot be)\s+"
@@ -33,11 +38,29 @@ _QUALIFIER = re.compile(
     re.IGNORECASE,
 )
 _WORD = re.compile(
-    r"(?<![\\{a-zA-Z])(?!(?:sqrt|pi|sin|cos|tan|ln|log|exp|and|or|infinity)(?![a-z]))[a-zA-Z]{2,}"
+    r"(?<![\\{a-zA-Z\d])(?!(?:sqrt|pi|sin|cos|tan|ln|log|exp|and|or|infinity)(?![a-z]))[a-zA-Z]{2,}"
 )
-_UNIT_WORDS = re.compile(r"(?:(?<=[\d%)}])\s*[a-zA-Z]{2,}(?:\s+[a-zA-Z]{2,}){0,3})?\W*$")
+_WORD_OR_ARTICLE = re.compile(_WORD.pattern + r"|(?<![\w\\^=+*/-])\s(?:a|A|I)\s(?![=<>+*/-])")
+_COMPOSED = re.compile(r"[=<>≤≥≠√:^²³+*/]|\d[a-z]|\d\s*[apAP]\.?[mM]\b|\\[a-zA-Z]| - ")
+_UNIT_WORDS = re.compile(
+    r"(?:(?<=\d)\s*[ap]\.m|(?<=[\d%)}])\s*[a-zA-Z]{2,}(?:\s+[a-zA-Z]{2,}){0,3})?\W*$"
+)
 _APPENDED = re.compile(r"(?<=[\w)}]),(?:\s+[a-zA-Z]{2,})+\W*$")
 _REMARK = re.compile(r"\s*\((?:since|because|as|which|where|when|i\.e\.|that is)\b[^()]*\)\W*$")
+_PLACE = re.compile(r",\s+(?:attained|achieved|reached|obtained|occurring)\s.*", re.DOTALL)
+_REASON = re.compile(r",\s+(?:which|because|since|as)\s.*", re.DOTALL)
+_RETRACTED = re.compile(
+    r"\b(?:fail(?:s|ed)?|(?:does not|doesn't|did not|didn't|will not|cannot) work|impossible|wrong"
+    r"|incorrect|too (?:big|small|large|low|high|many|few|much))\b|contradict",
+    re.IGNORECASE,
+)
+_SUPPOSED = re.compile(r"\b(?:if|suppose|supposing|assume|assuming|whether)\b[^.!?\n]*\Z", re.I)
+_STEP = re.compile(
+    r"\W*(?:(?:now|next|first|so|let's)\b[\s,]*)?(?:let(?!'s)|suppose|assume|consider|try)\b"
+    r"(?!.*(?:\b(?:then|so|thus|hence|gives?|get)\b|,.*\bis\b))",
+    re.IGNORECASE | re.DOTALL,
+)
+_BOLD = re.compile(r"(?<![\w*])\*\*([^*\n]+)\*\*((?<=\d\*\*)[ a-zA-Z]{1,30}|)[a-zA-Z ]{0,30}\W*$")
 _DENIED = re.compile(r",?\s+(?:and |but )?not\b.*", re.DOTALL)
 _REASONING_END = re.compile(r"</think(?:ing)?>")
 _NEXT_TASK = re.compile(r"\n[ \t]*(?:Question|Problem|Q|Human|User)[ \t]*:")
@@ -52,9 +75,12 @@ _JOINT = re.compile(r"[\s$]*(?:,|,?\s*(?:and|or)|,?\s*\\text\s*\{\s*(?:and|or)\s
 _CONNECTION = re.compile(r"\s*(?:,|,?\s*and|,?\s*or)\s*")
 _PROSE = re.compile(r"(?<![\\{a-zA-Z])[a-zA-Z]{2,}[ ,.:]+[a-zA-Z]{2,}")
 _VERB = re.compile(
-    r"\b(?:is|are|equals?|be|was|were|gives|get|obtain)\b(?:\s+(?:equal\s+)?to\b)?\s*:?\s*|:\s+|⇒|→"
+    r"\b(?:is|are|equals?|be|was|were|gives|get|obtain)\b(?:\s+(?:equal\s+)?to\b)?\s*:?\s*|(?<=[a-zA-Z*)]):\s+|⇒|→"
 )
 _AFTER_VERB = re.compile(r"\b(?:is|are|equals|be)\s*:?\s*$")
+_UNFINISHED = re.compile(
+    r"(?:[=+/<^_(\[{-]|\\cdot|\\times|\b(?:is|are|and|or|the|of|by|equals|than|gives|that|so))\s*\$?\s*$"
+)
 _SENTENCE_END = re.compile(r"[.!?](?:\*\*)?\s+(?=[A-Z\"*])|\n")
 _COURTESY = re.compile(
     r"i hope|hope (?:this|that|it)|let me know|feel free|this is the final|good luck", re.I
@@ -64,6 +90,9 @@ _CLOSING = re.compile(r"\\[\])]")
 _OPENING = str.maketrans("])", "[(")
 _NUMBER = re.compile(
     r"-?\$?-?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:\s?/\s?\d+)?\s?%?|-?\$?\.\d+"
+)
+_CALCULATES_ON = re.compile(
+    r"\s*(?:times|plus|minus|divided by|multiplied by|mod(?:ulo)?)\s+(?:-?\d|[b-zB-Z]\b)"
 )
 _UNIT = re.compile(r"\s*([a-zA-Z]{2,}(?:\s+[a-zA-Z]{2,}){0,3})\s*$")
 
@@ -177,13 +206,22 @@ def _bounded(content: str, rule: str) -> Answer | None:
 
 
 def _stated(text: str) -> Answer | None:
-    statements = list(_STATEMENT.finditer(text))
-    if not statements:
+    if _UNFINISHED.search(text[-_BREAK:]):
+        return None
+    found = reversed(list(_STATEMENT.finditer(text)))
+    statement = next((s for s in found if not _is_supposed(text, s)), None)
+    if statement is None:
         return _concluded(text)
-    after = text[statements[-1].end() :].strip()
+    after = text[statement.end() :].strip()
     span = _SPAN.match(after)
     end = _SENTENCE_END.search(after, span.end() if span else 0)
     return _bounded(_inside(after[: end.start()] if end else after), "answer statement")
+
+
+def _is_supposed(text: str, statement: re.Match[str]) -> bool:
+    start = statement.end() - len(statement[0].lstrip())
+    before = text[max(0, start - _END) : start]
+    return bool(_SUPPOSED.search(before))
 
 
 def _inside(line: str) -> str:
@@ -198,7 +236,7 @@ def _concluded(text: str) -> Answer | None:
     if (spans := _final_spans(text)) is not None:
         return Answer(spans, "last expression", spans)
     sentence = _last_sentence(text)
-    brief = len(text.split()) <= _BRIEF
+    brief = len(text.split()) <= _BRIEF and not text.endswith("?")
     expression = _expression(sentence) or (trim(text) if brief else "")
     if not expression:
         return None
@@ -207,9 +245,9 @@ def _concluded(text: str) -> Answer | None:
 
 def _last_sentence(text: str) -> str:
     pieces = [piece.strip() for piece in _SENTENCE_END.split(text) if trim(piece)]
-    while len(pieces) > 1 and _COURTESY.search(pieces[-1]):
+    while len(pieces) > 1 and (_COURTESY.search(pieces[-1]) or pieces[-1].endswith("?")):
         pieces.pop()
-    return pieces[-1] if pieces else ""
+    return pieces[-1] if pieces and not pieces[-1].endswith("?") else ""
 
 
 def _final_spans(text: str) -> str | None:
@@ -222,11 +260,14 @@ def _final_spans(text: str) -> str | None:
 
 def _expression(sentence: str) -> str:
     """The mathematics that a sentence states; empty when it states none, or takes it back."""
-    sentence = _REMARK.sub("", sentence)
+    sentence = _PLACE.sub("", _REMARK.sub("", sentence))
+    if _STEP.match(sentence):
+        return ""
     lead = _LEAD.match(sentence)
     start, found = _located(sentence[lead.end() :] if lead else sentence)
     before = sentence[: start + (lead.end() if lead else 0)]
-    return "" if _QUALIFIER.search(before) else found
+    taken_back = _QUALIFIER.search(before) or _RETRACTED.search(sentence, len(before))
+    return "" if taken_back else found
 
 
 def _located(sentence: str) -> tuple[int, str]:
@@ -235,8 +276,12 @@ def _located(sentence: str) -> tuple[int, str]:
     spans = list(_SPAN.finditer(sentence))
     if spans and not _states_number(sentence[spans[-1].end() :]):
         return _delimited(sentence, _up_to_stated(sentence, spans))
-    if _MATHEMATICAL.search(sentence) and not _WORD.search(_UNIT_WORDS.sub("", sentence)):
+    if _is_expression(sentence):
         return 0, trim(sentence)
+    bold = _BOLD.search(sentence)
+    if bold and (_is_expression(bold[1]) or not _MATHEMATICAL.search(sentence)):
+        return bold.start(), trim(bold[1] + bold[2])
+    sentence = _REASON.sub("", sentence)
     verbs = list(_VERB.finditer(sentence))
     if verbs:
         start = verbs[-1].end()
@@ -246,7 +291,22 @@ def _located(sentence: str) -> tuple[int, str]:
             return start, after
         if first and not _PROSE.search(after[: first.start()]):
             return start, after
-    return _last_number(sentence)
+    return _at_the_end(sentence) or _last_number(sentence)
+
+
+def _is_expression(text: str) -> bool:
+    """Whether `text` is mathematics, with no more words than those of a unit."""
+    return bool(_MATHEMATICAL.search(text)) and not _WORD.search(_UNIT_WORDS.sub("", text))
+
+
+def _at_the_end(sentence: str) -> tuple[int, str] | None:
+    """The relation, sum or product that a sentence without a verb ends with."""
+    words = list(_WORD_OR_ARTICLE.finditer(_UNIT_WORDS.sub("", sentence)))
+    start = words[-1].end() if words else 0
+    found = trim(sentence[start:].lstrip(" ,:=*"))
+    if not _COMPOSED.search(found) or not _MATHEMATICAL.search(found):
+        return None
+    return start, found
 
 
 def _states_number(text: str) -> bool:
@@ -276,9 +336,9 @@ def _delimited(sentence: str, spans: list[re.Match[str]]) -> tuple[int, str]:
 
 
 def _last_number(sentence: str) -> tuple[int, str]:
-    """The last number, with those that are joined to it."""
+    """The last number, with those that are joined to it; none when the sentence calculates on."""
     numbers = list(_NUMBER.finditer(sentence))
-    if not numbers:
+    if not numbers or _CALCULATES_ON.match(sentence, numbers[-1].end()):
         return 0, ""
     joined = numbers[_first_joined(sentence, numbers) :]
     return joined[0].start(), ", ".join(match[0].replace("$", "").strip() for match in joined)

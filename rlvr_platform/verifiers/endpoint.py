@@ -15,6 +15,7 @@ from typing import Any
 
 from rlvr_platform.config.verifiers_more import EndpointVerifier
 from rlvr_platform.errors import ConfigError, VerifierError
+from rlvr_platform.secrets import MASK
 from rlvr_platform.types import Outcome
 from rlvr_platform.verifiers.base import Finding
 from rlvr_platform.verifiers.json_text import parse_json
@@ -32,11 +33,12 @@ class Endpoint:
     """
 
     def __init__(self, config: EndpointVerifier) -> None:
-        """Raises ConfigError when the environment has no token."""
+        """Raises ConfigError when the environment has no token, or one that cannot be sent."""
         self._config = config
         self._headers = {"Content-Type": "application/json", "Connection": "close"}
-        if config.token_variable:
-            self._headers["Authorization"] = f"Bearer {_token(config.token_variable)}"
+        self._token = _token(config.token_variable) if config.token_variable else ""
+        if self._token:
+            self._headers["Authorization"] = f"Bearer {self._token}"
 
     def verify(self, prediction: str, gold: str, options: Mapping[str, Any]) -> Finding:
         """Raises VerifierError when no judgement came; silence up to the deadline is a timeout."""
@@ -87,7 +89,8 @@ class Endpoint:
         answer = response.read(_LONGEST_ANSWER + 1)
         if len(answer) > _LONGEST_ANSWER:
             raise VerifierError(f"the endpoint sent more than {_LONGEST_ANSWER} bytes")
-        return answer
+        # What a server says is recorded with the rollout, and some echo the request.
+        return answer.replace(self._token.encode(), MASK.encode()) if self._token else answer
 
 
 @contextlib.contextmanager
@@ -133,9 +136,15 @@ def _judgement(answer: bytes) -> Finding:
 
 
 def _token(variable: str) -> str:
-    token = os.environ.get(variable, "")
+    """The token without white space around it: files with secrets tend to end with a newline."""
+    token = os.environ.get(variable, "").strip()
     if not token:
         raise ConfigError(
             f"the environment variable {variable} is not set", "the endpoint's bearer token"
+        )
+    if not (token.isascii() and token.isprintable() and " " not in token):
+        raise ConfigError(
+            f"the environment variable {variable} holds characters that no header can carry",
+            "a token of printable ASCII characters without spaces",
         )
     return token

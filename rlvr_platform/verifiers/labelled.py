@@ -130,7 +130,8 @@ class Confusion:
         named = [*sorted(self.classes.items()), ("total", self.total())]
         titles = (self.verifier, "rows", "TP", "FN", "TN", "FP", "no verdict")
         rates = ("error", "FP rate", "FN rate")
-        yield from _aligned([titles + rates, *(_cells(name, counts) for name, counts in named)])
+        rows = [_cells(printable(name), counts) for name, counts in named]
+        yield from _aligned([titles + rates, *rows])
         yield f"slowest verdict: {self.slowest_s:.3f} s"
         yield from map(json.dumps, self.disagreements)
 
@@ -180,6 +181,11 @@ def found(verdict: Verdict) -> dict[str, Any]:
         "extracted": verdict.extracted[:_LONGEST],
         "rule": verdict.rule,
     }
+
+
+def printable(text: str) -> str:
+    """`text` without what a terminal would obey: a data file may be anybody's."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def percent(share: float | None) -> str:

@@ -22,6 +22,7 @@ from rlvr_platform.config.verifiers_math import MathVerifier
 from rlvr_platform.types import Outcome
 from rlvr_platform.verifiers.answer import Answer, boxed, final_answer, last_box
 from rlvr_platform.verifiers.base import Finding
+from rlvr_platform.verifiers.math_clock import same_parts, same_time
 from rlvr_platform.verifiers.math_compare import Comparison
 from rlvr_platform.verifiers.math_expression import RECURSION_LIMIT, NotReadable
 from rlvr_platform.verifiers.math_guards import bounded, restates, says_more
@@ -70,6 +71,10 @@ class MathEquivalence:
     ) -> tuple[bool, str]:
         if wanted == given:
             return True, "same text"
+        if (equal := same_time(wanted, given)) is not None:
+            return equal, "times of day"
+        if (equal := same_parts(wanted, given)) is not None:
+            return equal, "units side by side"
         if policy.unevaluated == "reject" and restates(wanted, given):
             return False, "not evaluated"
         try:
@@ -79,11 +84,12 @@ class MathEquivalence:
             pass
         except RecursionError:
             return False, "nested too deeply"
-        if says_more(wanted, given):
-            return False, "words that qualify it"
-        if not (bounded(wanted) and bounded(given)):
-            return False, "too large to compare"
-        return _same_for_math_verify(wanted, given), "math-verify"
+        return _judge_by_math_verify(wanted, given)
+
+
+class _Incomparable(Exception):
+    """A comparison that SymPy cannot make, such as 1 with complex infinity. That is no equality;
+    as an error it would let a policy leave its group by writing such answers."""
 
 
 @lru_cache(maxsize=4096)
@@ -102,6 +108,17 @@ def _merged(policy: MathVerifier, options: Mapping[str, Any]) -> MathVerifier:
     return MathVerifier.model_validate({**policy.model_dump(), **own}) if own else policy
 
 
+def _judge_by_math_verify(wanted: str, given: str) -> tuple[bool, str]:
+    if says_more(wanted, given):
+        return False, "words that qualify it"
+    if not (bounded(wanted) and bounded(given)):
+        return False, "too large to compare"
+    try:
+        return _same_for_math_verify(wanted, given), "math-verify"
+    except _Incomparable:
+        return False, "math-verify cannot compare them"
+
+
 def _same_for_math_verify(gold: str, answer: str) -> bool:
     return any(_equal(g, a) for g, a in product(_parsed(boxed(gold)), _parsed(boxed(answer))))
 
@@ -117,6 +134,5 @@ def _equal(gold: Any, found: Any) -> bool:
         return math_verify.verify(gold, found, timeout_seconds=None, raise_on_error=True)
     except (MemoryError, RecursionError):
         raise
-    except Exception:
-        # Comparisons that SymPy cannot make (1 with complex infinity) are not equalities.
-        return False
+    except Exception as problem:
+        raise _Incomparable from problem

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
 
 from rlvr_platform.config.verifiers_math import MathVerifier
 from rlvr_platform.verifiers.math_expression import NotReadable
@@ -65,8 +66,10 @@ class Comparison:
     def _words(self, gold: Shape, answer: Shape) -> bool:
         if same_words(gold, answer):
             return True
-        digits = spelled(answer.text) if isinstance(answer, Words) else ""
-        return bool(digits) and isinstance(gold, Scalar) and self.same(gold, Scalar(digits))
+        g, a = _in_digits(gold), _in_digits(answer)
+        if isinstance(g, Scalar) and isinstance(a, Scalar):
+            return self.same(g, a)
+        return False
 
     def _regions(self, gold: Shape, answer: Shape) -> bool:
         worded = isinstance(gold, Words) or isinstance(answer, Words)
@@ -99,10 +102,24 @@ class Comparison:
 
     def _any(self, gold: Shape, values: tuple[Shape, ...]) -> bool:
         """All values that the answer gives have to be one; then it is compared."""
-        first, *rest = values
-        if rest and not all(self._consistent(first, value) for value in rest):
+        pairs = [*pairwise(values), *((values[0], value) for value in values[2:])]
+        if not all(self._consistent(a, b) for a, b in pairs):
             return False
-        return any(self.same(gold, value) for value in values)
+        return self._either(gold, values)
+
+    def _either(self, gold: Shape, values: tuple[Shape, ...]) -> bool:
+        """Whether one of the values is the gold answer; those that cannot be read are passed over
+        unless they all are."""
+        unread: NotReadable | None = None
+        equal = []
+        for value in values:
+            try:
+                equal.append(self.same(gold, value))
+            except NotReadable as problem:
+                unread = problem
+        if not equal and unread:
+            raise unread
+        return any(equal)
 
     def _consistent(self, a: Shape, b: Shape) -> bool:
         try:
@@ -152,6 +169,9 @@ class Comparison:
         matrix, other = (gold, answer) if isinstance(gold, Matrix) else (answer, gold)
         if not isinstance(matrix, Matrix) or not isinstance(other, Sequence):
             return False
+        if (rows := _nested(other)) is not None:
+            pair_of = (matrix, rows) if matrix is gold else (rows, matrix)
+            return self._matrices(*pair_of)
         vector = _vector(matrix)
         if vector is None or other.kind not in ("()", "[]", "list"):
             return False
@@ -178,7 +198,7 @@ class Comparison:
                 and len(gold.items) == 1
                 and self.same(gold.items[0], answer)
             )
-        if gold.kind in ("list", "set"):
+        if gold.kind in ("list", "set") and answer.kind != ":":
             return self._collection(gold, answer)
         if gold.kind == answer.kind == ":":
             return self._ratios(gold, answer)
@@ -228,6 +248,12 @@ class Comparison:
                 return False
             del left[partner]
         return True
+
+
+def _in_digits(shape: Shape) -> Shape:
+    """A number in words as a scalar."""
+    digits = spelled(shape.text) if isinstance(shape, Words) else ""
+    return Scalar(digits) if digits else shape
 
 
 def _values(equation: Relation) -> tuple[Shape, ...]:
@@ -317,6 +343,14 @@ def _vector(matrix: Matrix) -> tuple[Shape, ...] | None:
     if all(len(row) == 1 for row in matrix.rows):
         return tuple(row[0] for row in matrix.rows)
     return None
+
+
+def _nested(sequence: Sequence) -> Matrix | None:
+    """[[a, b], [c, d]] as a matrix."""
+    rows = tuple(item.items for item in sequence.items if isinstance(item, Sequence))
+    brackets = {sequence.kind, *(i.kind for i in sequence.items if isinstance(i, Sequence))}
+    whole = len(rows) == len(sequence.items) > 0 and brackets <= {"[]", "()"}
+    return Matrix(rows) if whole else None
 
 
 def _bare(text: str) -> str:

@@ -281,6 +281,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "ln": _log,
     "log": lambda x, base=10: _log(x, base),
     "lg": lambda x: _log(x, 10),
+    "cis": _trigonometric(mpmath.expj),
     **{f: _trigonometric(getattr(mpmath, f)) for f in ("sin", "cos", "tan", "cot", "sec", "csc")},
     **{f: _hyperbolic(getattr(mpmath, f)) for f in ("sinh", "cosh", "tanh", "coth")},
     **{name: getattr(mpmath, function) for name, function in _ARC.items()},

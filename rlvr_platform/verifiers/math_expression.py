@@ -21,7 +21,7 @@ FUNCTIONS = frozenset(
     (
         *("sin", "cos", "tan", "cot", "sec", "csc"),
         *("arcsin", "arccos", "arctan", "arccot", "arcsec", "arccsc"),
-        *("sinh", "cosh", "tanh", "coth", "ln", "log", "lg", "exp"),
+        *("sinh", "cosh", "tanh", "coth", "ln", "log", "lg", "exp", "cis"),
     )
 )
 _LETTERS = (
@@ -173,7 +173,9 @@ class _Reader:
 
     def _powered(self, base: Node) -> Node:
         exponent = self._script()
-        if exponent.op == "sym" and exponent.name in ("circ", "prime"):
+        if exponent == Node("sym", name="circ"):
+            return Node("*", (base, Node("/", (Node("const", name="pi"), number(180)))))
+        if exponent.op == "sym" and exponent.name == "prime":
             raise NotReadable("a mark, not an exponent")
         return Node("^", (base, exponent))
 

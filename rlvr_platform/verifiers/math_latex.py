@@ -12,7 +12,7 @@ def _each(names: str, replacement: str) -> dict[str, str]:
 _COMMANDS = {
     **_each(
         "left right bigl bigr Bigl Bigr biggl biggr Biggl Biggr big Big bigg Bigg middle "
-        "displaystyle textstyle limits nolimits mathstrut rm bf it boldsymbol bm",
+        "displaystyle textstyle ensuremath limits nolimits mathstrut rm bf it boldsymbol bm",
         "",
     ),
     **_each("quad qquad enspace thinspace space", " "),
@@ -75,10 +75,18 @@ _UNIT_LETTER = (
     r"\\(?:text|mathrm|mbox|rm)\s*\{[\s~]*"
     rf"({_UNIT_NAME}(?:\s*/\s*{_UNIT_NAME})?(?:\^?\d)?)[\s~]*\}}"
 )
+_UNIT_PRODUCT = re.compile(rf"{_UNIT_NAME}(?:\s*[ /]\s*{_UNIT_NAME}(?:\^-?\d)?)+")
 _UNIT_CHAIN = re.compile(
     rf"(?<=[\d}})~ ,])\s*{_UNIT_LETTER}(?:\s*(/|\\cdot)\s*{_UNIT_LETTER})?(\^\{{?-?\d\}}?)?"
 )
+_UNIT_POWER = re.compile(r"(\\(?:text|mathrm|rm)\s*\{[^{}]*?)\^\s*\{\s*(-?\d)\s*\}(?=[^{}]*\})")
 _UNIT_FRACTION = re.compile(rf"\\frac\s*\{{\s*{_UNIT_LETTER}\s*\}}\s*\{{\s*{_UNIT_LETTER}\s*\}}")
+AND_OR = (
+    r"(?<!hundred )(?<!thousand )(?<!million )(?<!billion )(?<![\\a-zA-Z{])(and|or)(?![a-zA-Z}])"
+    r"(?! (?:a|one|two|three) (?:half|third|quarter|fourth))"
+)
+"""Between alternatives, and not inside a number in words."""
+_AND_OR = re.compile(rf"\s+{AND_OR}\s+")
 _CHOOSE = re.compile(r"\{([^{}]*)\\choose([^{}]*)\}")
 _PRIME = re.compile(r"\^\s*(?:\{\s*((?:\\prime\s*)+)\}|(\\prime))")
 _ARROW = re.compile(
@@ -90,7 +98,7 @@ _DOUBLED = re.compile(r"\\\\(?=[a-zA-Z(\[])")
 _DELIMITER = re.compile(r"\\[()\[\]]|\\?\$")
 _NAMED = (
     "arcsin arccos arctan arcsec arccsc arccot sinh cosh tanh coth sin cos tan cot sec csc log ln "
-    "exp lg"
+    "exp lg cis"
 )
 _LETTERS = "pi alpha beta gamma delta theta lambda phi omega"
 WORDS: dict[str, str] = {
@@ -117,6 +125,7 @@ def from_latex(text: str) -> str:
         text = _DOUBLED.sub(r"\\", text)
     text = _SPACING.sub(" ", text).replace("\\%", "%")
     text = _DELIMITER.sub(" ", text).replace("\\#", "#").replace("\\_", "_").replace("\\&", "&")
+    text = _UNIT_POWER.sub(r"\1^\2", text)
     text = _UNIT_FRACTION.sub(r"\\text{\1/\2}", text)
     text = _UNIT_CHAIN.sub(_unit_chain, text)
     text = _CHOOSE.sub(r"\\binom{\1}{\2}", text)
@@ -155,7 +164,16 @@ def _text_group(match: re.Match[str]) -> str:
     content = match[1].strip()
     if content in OPERATORS:
         return " " + WORDS[content]
-    content, joint = _without_joint(content)
+    if joined := _AND_OR.search(content):
+        before, after = content[: joined.start()], content[joined.end() :]
+        return _text(before) + WORDS[joined[1]] + _text(after)
+    return _text(content)
+
+
+def _text(content: str) -> str:
+    content, joint = _without_joint(content.strip())
+    if _UNIT_PRODUCT.fullmatch(content):
+        return f"\\text{{{content}}}"
     if not re.search(r"[a-zA-Z]{2}", content) or re.fullmatch(r"\\[a-zA-Z]+", content):
         return f" {content} " if len(content) != 1 else content
     words = ", ".join(f"\\text{{{part}}}" for part in content.split(",") if part.strip())

@@ -67,6 +67,8 @@ _COMPARED = re.compile(
     r"|\bup to\b|^(?:squared|cubed)\b|\bpercent of\b"
 )
 _TEXT = re.compile(r"\\text\{([^{}]*)\}")
+_COMMAND = re.compile(r"\\[a-zA-Z]+")
+_ANGLE_FUNCTION = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc|cis)(?![a-zA-Z])")
 _ORDINAL = re.compile(
     r"(?<=\d)\s*\^?\s*\{?\s*(?:\\text\{\s*)?(?:st|nd|rd|th)\s*\}?\s*\}?(?![a-zA-Z])"
 )
@@ -85,6 +87,10 @@ _TAIL = re.compile(
 _HEAD = re.compile(
     r"\\text\{([^{}]*)\}\s*[:=]?\s*(?=\S)|((?:[a-zA-Z]{2,}\s+)*[a-zA-Z]{2,}:?)\s+(?=[-+\d\\(])"
 )
+_WORDLIKE = re.compile(r"(?=[a-zA-Z]*[aeiouyAEIOUY])[a-zA-Z]{3,}|[a-zA-Z]{4,}")
+_SHORT = "a an as at be by do go he if in is it me my no of on or per so to up us we"
+_SHORT_WORDS = frozenset(_SHORT.split())
+_LETTER = re.compile(r"(?<![a-zA-Z\\])[a-zA-Z]")
 _FILLER = re.compile(
     r"(?:(?:so|there|thus|hence|therefore|the|final|answer|value|result|total|sum|is|are|equals|"
     r"area|"
@@ -94,7 +100,7 @@ _FILLER = re.compile(
 
 
 _MARKED = re.compile(
-    r"[%£€¥₹#]|\\text|\\circ|(?<![\\a-zA-Z])[a-zA-Z]{2}|[\d}] +[a-zA-Z](?![a-zA-Z(^_])$"
+    r"[%£€¥₹#]|\\text|\\circ|(?<![\\a-zA-Z])[a-zA-Z]{2}|[\d}] +[a-zA-Z](?:$|/[a-zA-Z])"
 )
 """What no scalar without marks contains."""
 
@@ -125,8 +131,8 @@ def read_quantity(text: str) -> Quantity:
     text = _ORDINAL.sub("", text)
     text, head = _without_head(text)
     text, percent = _without_percent(text)
-    degrees = bool(_DEGREES.search(text))
-    text = _DEGREES.sub("", text).strip()
+    degrees = bool(_DEGREES.search(text)) and not _ANGLE_FUNCTION.search(text)
+    text = _DEGREES.sub("", text).strip() if degrees else text
     core, tail = _split_tail(text)
     words = " ".join(_TEXT.sub(r"\1", tail).split())
     scale, words = _scaled(words)
@@ -158,15 +164,34 @@ def _without_head(text: str) -> tuple[str, bool]:
     if not match:
         return text, False
     words = (match[1] or match[2]).strip()
+    if match[2] and not all(map(_is_word, words.rstrip(":").split())):
+        return text, False
     plain = bool(_FILLER.fullmatch(words + " ")) or not words
     return text[match.end() :], not plain
 
 
 def _split_tail(text: str) -> tuple[str, str]:
     match = _TAIL.fullmatch(text)
-    if match is None:
+    if match is None or not _is_unit(match["core"], text[match.end("core") :]):
         return text, ""
     return match["core"].strip(), match["tail"].strip()
+
+
+def _is_unit(core: str, tail: str) -> bool:
+    """Whether what is written behind an expression is words, and no product of symbols."""
+    bare = re.findall(r"[a-zA-Z]+", _COMMAND.sub(" ", _TEXT.sub(" ", tail)))
+    if any(len(word) == 1 for word in bare) and _LETTER.search(_COMMAND.sub(" ", core)):
+        return False
+    attached = tail[:1].isalpha()
+    return all(_is_named(word) if attached and word is bare[0] else _is_word(word) for word in bare)
+
+
+def _is_word(word: str) -> bool:
+    return _is_named(word) or word.lower() in _SHORT_WORDS or bool(_WORDLIKE.fullmatch(word))
+
+
+def _is_named(word: str) -> bool:
+    return word in _UNITS or word.lower().rstrip("s") in SCALES
 
 
 def _scaled(words: str) -> tuple[Fraction, str]:
@@ -189,6 +214,7 @@ def canonical_unit(words: str) -> tuple[str, bool]:
     plain = re.sub(r"(\w+)\s+cubed", r"\1^3", plain)
     plain = re.sub(r"\s*(?:/|\bper\b)\s*", "/", plain)
     plain = re.sub(r"\s*\^\s*", "^", plain)
+    plain = re.sub(r"(?<=\w) ([a-zA-Z]+)\^-(\d)", r"/\1^\2", plain).replace("^1", "")
     parts = re.split(r"([/ ^])", plain)
     names = [_UNITS.get(part) for part in parts[::2] if part and not re.fullmatch(r"-?\d", part)]
     if not names or None in names:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import permutations
 
 import mpmath
 
@@ -30,9 +31,15 @@ _REPEATING = re.compile(
     r"|\\dot\s*(\d)(?:(\d*)\\dot\s*(\d))?)"
 )
 _CONTINUED = re.compile(r"(?<!\d)(\d{0,40})\.(\d{1,60}?)(?:\\ldots|\.\.\.)\s*$")
-_IN_BASE = re.compile(
-    r"\(?([0-9A-Fa-f]+)\)?_\s*\{?\s*(?:\\text\{\s*)?(\d+|two|eight|ten|sixteen)\s*\}*"
+_IN_BASE = re.compile(r"\(?([0-9A-Fa-f]+)\)?_\s*\{?\s*(?:\\text\{\s*)?(\d+|[a-z]{3,7})\s*\}*")
+_BASES = (
+    "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
 )
+_BASE = {word: str(base) for base, word in enumerate(_BASES.split(), start=2)}
+_CONSTANT = re.compile(r"C|[Cc]_\d")
+_ARBITRARY = re.compile(r"[A-DKck](?:_\d)?")
+_MAX_CONSTANTS = 3
+_PERIODS = frozenset("kmn")
 _APPROXIMATE_DECIMALS = 6
 """Decimals from which a decimal answer stands for an exact gold number."""
 
@@ -76,7 +83,8 @@ def _same_in_base(gold: str, answer: str) -> bool:
     """Digits in a named base; a base may be left out on one side."""
     g, a = _IN_BASE.fullmatch(gold), _IN_BASE.fullmatch(answer)
     if g and a:
-        return (g[1].lower(), g[2]) == (a[1].lower(), a[2])
+        bases = [_BASE.get(match[2], match[2]) for match in (g, a)]
+        return g[1].lower() == a[1].lower() and bases[0] == bases[1]
     named, bare = (g, answer) if g else (a, gold)
     return named is not None and named[1].lower() == bare.strip().lower()
 
@@ -159,11 +167,36 @@ def _equal(gold: _Reading, answer: _Reading, policy: MathVerifier) -> bool:
 
 
 def _same_up_to_constant(gold: Node, answer: Node) -> bool:
-    """The constant of integration may have another name."""
+    """Constants of integration and the integer of a period may have other names."""
+    if _same_under_renaming(gold, answer):
+        return True
     for node in (gold, answer):
         if not any(name[0] in "CcKk" for name in symbols(node)):
             return False
     return same_value(_renamed(gold), _renamed(answer))
+
+
+def _same_under_renaming(gold: Node, answer: Node) -> bool:
+    """C_1 e^x + C_2 beside A + B e^x, k\\pi beside n\\pi."""
+    wanted, given = symbols(gold), symbols(answer)
+    constants = {name for name in wanted if _CONSTANT.fullmatch(name)}
+    free = sorted(given - (wanted - constants))
+    arbitrary = all(map(_ARBITRARY.fullmatch, free)) and all(map(str.islower, wanted - constants))
+    if arbitrary and wanted > constants and 0 < len(constants) == len(free) <= _MAX_CONSTANTS:
+        names = (dict(zip(free, order, strict=True)) for order in permutations(constants))
+        return any(same_value(gold, _with_names(answer, renamed)) for renamed in names)
+    mine, theirs = wanted - given, given - wanted
+    period = len(mine) == len(theirs) == 1 and mine | theirs <= _PERIODS and _has_pi(gold)
+    return period and same_value(gold, _with_names(answer, {min(theirs): min(mine)}))
+
+
+def _with_names(node: Node, names: dict[str, str]) -> Node:
+    args = tuple(_with_names(arg, names) for arg in node.args)
+    return replace(node, args=args, name=names.get(node.name, node.name))
+
+
+def _has_pi(node: Node) -> bool:
+    return node.name == "pi" or any(map(_has_pi, node.args))
 
 
 def _renamed(node: Node) -> Node:

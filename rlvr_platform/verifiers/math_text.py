@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from rlvr_platform.verifiers.math_latex import WORDS, from_latex
+from rlvr_platform.verifiers.math_latex import AND_OR, WORDS, from_latex
 from rlvr_platform.verifiers.math_unicode import from_unicode
 
 _FREE_INTEGER = re.compile(
@@ -22,6 +22,7 @@ _COMBINATIONS = re.compile(
 _WORD = re.compile(
     r"(?<![\\a-zA-Z{])(?:" + "|".join(sorted(WORDS, key=len, reverse=True)) + r")(?![a-zA-Z])"
 )
+_JOINED = re.compile(rf",?\s*{AND_OR}")
 _GLUED = re.compile(
     r"(?<![\\a-zA-Z])(sqrt|pi|sin|cos|tan|ln|log|exp)(?=[\d(\\])|(?<=\d)(sqrt|pi)\b"
 )
@@ -32,6 +33,8 @@ _SPACED_THOUSANDS = re.compile(r"(?<![\d.])[1-9]\d{0,2}(?: \d{3})+(?!\d| ?/)")
 _THIN_THOUSANDS = re.compile(r"(?<=\d)(?:\\[,!:;]|\{,\}|\\ |\s?\{\s?,\s?\}\s?)(?=\d{3}(?!\d))")
 _MIXED = re.compile(r"(?<![\d./^}])(\d+) +(\d+)/(\d+)(?![\d/])")
 _DECIMAL_COMMA = re.compile(r"^(-?0),(\d+)$")
+_LEFT_OUT = re.compile(r"(\\mathbb\{[A-Z]\}|[)\]]|\\\})\s*-\s*(?=\\\{)")
+_RATIO = re.compile(r"(\d+) ?(?:\\text\{ ?to ?\}|to) ?(\d+)")
 _TRAILING = ".,;:*`? \t\n\r"
 _PLAIN = re.compile(r"[-+]?\d+(?:\.\d+)?")
 
@@ -62,7 +65,8 @@ def normalise(text: str) -> str:
     text = _COMBINATIONS.sub(_combinations, text) if "C" in text else text
     text = _DECIMAL_COMMA.sub(r"\1.\2", _words(text))
     text = _MIXED.sub(r"\1\\frac{\2}{\3}", text)
-    text = _unwrapped(trim(re.sub(r"\s+", " ", text)))
+    text = _unwrapped(trim(re.sub(r"\s+", " ", text)).removeprefix("\\approx").strip())
+    text = _LEFT_OUT.sub(r"\1\\setminus ", _RATIO.sub(_ratio, text) if "to" in text else text)
     return _FREE_INTEGER.sub("", text) if "\\in" in text else text
 
 
@@ -77,6 +81,10 @@ def without_separators(text: str) -> str:
     return _SPACED_THOUSANDS.sub(lambda match: match[0].replace(" ", ""), text)
 
 
+def _ratio(match: re.Match[str]) -> str:
+    return f"{match[1]}:{match[2]}" if match[0] == match.string else match[0]
+
+
 def _combinations(match: re.Match[str]) -> str:
     high, low = (match[1], match[2]) if match[1] else (match[3], match[4])
     return f"\\binom{{{high}}}{{{low}}}"
@@ -84,7 +92,7 @@ def _combinations(match: re.Match[str]) -> str:
 
 def _words(text: str) -> str:
     text = text.replace("$", " ")
-    text = re.sub(r",?\s*(?<![\\a-zA-Z{])(and|or)(?![a-zA-Z}])", r" \\\1 ", text)
+    text = _JOINED.sub(r" \\\1 ", text)
     if not re.search(r"[a-zA-Z]{2}", text):
         return text
     text = _GLUED.sub(lambda match: WORDS[match[1] or match[2]], text)

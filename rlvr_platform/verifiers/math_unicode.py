@@ -16,6 +16,7 @@ _CHARACTERS = str.maketrans(
     {
         **{chr(0xFF01 + i): chr(0x21 + i) for i in range(94)},
         **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\u00ad\u200e\u200f\u202c\u2061\u2062", ""),
+        **dict.fromkeys("✓✔✅☑🎉🎯🏆👍∎■\ufe0f", ""),
         **dict.fromkeys("~\u00a0\u202f\u2009\u2007\u2008\u2003\u2002\u3000\n\t", " "),
         **dict.fromkeys("−–‐‑—﹣", "-"),
         **dict.fromkeys("×✕⋅·∙", " \\cdot "),

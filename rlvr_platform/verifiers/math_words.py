@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from rlvr_platform.verifiers.math_quantity import SCALES
 from rlvr_platform.verifiers.math_structure import Scalar, Sequence, Shape, Words
 
-_ARTICLES = re.compile(r"\b(?:the|a|an|is|are|answer)\b")
+_ARTICLES = re.compile(r"\b(?:there|the|a|an|is|are|answer)\b")
 _NOTHING = frozenset(
     ("no solution", "no solutions", "no real solution", "no real solutions", "none", "empty set")
 )
@@ -16,7 +17,12 @@ _COUNTED = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
     "sixteen seventeen eighteen nineteen twenty"
 )
-_NUMBER_WORDS = _COUNTED.split()
+_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+_COUNT = {word: value for value, word in enumerate(_COUNTED.split())}
+_COUNT |= {word: 10 * tens for tens, word in enumerate(_TENS, start=2)}
+_ORDINALS = {"first": "one", "second": "two", "third": "three", "fifth": "five"}
+_ORDINALS |= {"eighth": "eight", "ninth": "nine", "twelfth": "twelve"}
+_NEGATIVE = re.compile(r"(?:negative|minus) ")
 _PARTS = [
     "whole",
     "half",
@@ -33,12 +39,55 @@ def same_choice(gold: str, answer: str) -> bool:
 
 
 def spelled(text: str) -> str:
-    """A number in words as digits: seven, three quarters; empty for anything else."""
+    """A number in words as digits: forty-two, seventh, three quarters, two and a half, negative
+    infinity; empty for anything else."""
+    if sign := _NEGATIVE.match(text):
+        positive = spelled(text[sign.end() :])
+        return f"-{positive}" if positive else ""
+    if text == "infinity":
+        return "\\infty"
+    if fraction := _spelled_fraction(text):
+        return fraction
+    whole, joined, part = text.partition(" and ")
+    if joined and (fraction := _spelled_fraction(part)):
+        count = _counted(whole.split())
+        return "" if count is None else f"{count}{fraction}"
+    count = _counted(_cardinal(text).split())
+    return "" if count is None else str(count)
+
+
+def _spelled_fraction(text: str) -> str:
     words = text.replace("quarter", "fourth").replace("halves", "half").split()
-    numbers = [_NUMBER_WORDS.index(word) for word in words[:1] if word in _NUMBER_WORDS]
-    if len(words) == 2 and numbers and words[1].removesuffix("s") in _PARTS[1:]:
-        return f"\\frac{{{numbers[0]}}}{{{_PARTS.index(words[1].removesuffix('s')) + 1}}}"
-    return str(numbers[0]) if numbers and len(words) == 1 else ""
+    if len(words) != 2 or words[1].removesuffix("s") not in _PARTS[1:]:
+        return ""
+    above = 1 if words[0] == "a" else _COUNT.get(words[0], 20)
+    below = _PARTS.index(words[1].removesuffix("s")) + 1
+    return f"\\frac{{{above}}}{{{below}}}" if above < 20 else ""
+
+
+def _cardinal(text: str) -> str:
+    """With the ordinal at the end as a number: twenty third as twenty three."""
+    before, blank, last = text.rpartition(" ")
+    last = _ORDINALS.get(last) or last.removesuffix("th")
+    return before + blank + (last[:-2] + "y" if last.endswith("tie") else last)
+
+
+def _counted(words: list[str]) -> int | None:
+    """The value of a number in words; None when they are not one."""
+    total = group = 0
+    place = 1000  # what the next word has to be smaller than
+    for word in words:
+        value = _COUNT.get(word)
+        if value is not None and (value < place or not group):
+            group, place = group + value, 10 if value >= 20 else 1
+        elif word == "hundred" and 0 < group < 100:
+            group, place = group * 100, 100
+        elif word in SCALES and SCALES[word] >= 1000 and group:
+            total, group, place = total + group * SCALES[word], 0, 1000
+        elif word != "and" or not (total or group):
+            return None
+    is_number = bool(total) or place < 1000
+    return total + group if is_number else None
 
 
 def same_words(gold: Shape, answer: Shape) -> bool:

@@ -154,7 +154,7 @@ class World:
         await asyncio.sleep(0.002)
         self.batches.append(batch)
         self.log.append(("update", batch.step, batch.version, batch.handles))
-        return LearnerReport(0.0, 1.0, 0.1, 1.0, 0.0, 0.0, 0.0, 0.0, 4, 1, 1, 0.01)
+        return LearnerReport(0.0, 1.0, 0.1, 1.0, 0.0, 0.0, 0.0, 0.0, 4, 1, 1, 0, (), 0.01)
 
     async def publish(self, version: int) -> WeightSnapshot:
         self.log.append(("publish", version))

@@ -27,7 +27,8 @@ from actors.supervision import Supervision
 from rlvr_platform.batching.rows import gather_rows
 from rlvr_platform.batching.sharding import plan_update
 from rlvr_platform.config import ExperimentConfig
-from rlvr_platform.errors import ClusterError
+from rlvr_platform.errors import ClusterError, NumericalError
+from rlvr_platform.guards import read_evidence, row_losses
 from rlvr_platform.policy import PolicyModel
 from rlvr_platform.schedule import learning_rate
 from rlvr_platform.types import LearnerReport, Prompt, RolloutGroup, Ticket, TrainBatch
@@ -132,13 +133,15 @@ def train_plainly(config: ExperimentConfig, model: str) -> tuple[list[float], di
 
 
 @contextmanager
-def learners(config: ExperimentConfig, model: str) -> Iterator[RemoteLearners]:
+def learners(
+    config: ExperimentConfig, model: str, offending: Path = Path("offending")
+) -> Iterator[RemoteLearners]:
     env = {"runtime_env": {"env_vars": {"OMP_NUM_THREADS": "1"}}}
     supervision = Supervision(config.supervision, lambda kind, **fields: None)
 
     def create() -> list[Any]:
         ranks = range(config.learner.ranks)
-        return [LearnerActor.options(**env).remote(rank, config, model) for rank in ranks]
+        return [LearnerActor.options(**env).remote(r, config, model, offending) for r in ranks]
 
     group = RemoteLearners(create, config, supervision)
     try:
@@ -264,6 +267,33 @@ def test_learners_that_lose_a_rank_are_where_they_would_have_been(
             assert report.optimizer_steps == saved_after + 3
     for name, tensor in weights[False].items():
         assert torch.equal(tensor, weights[True][name])
+
+
+@pytest.mark.parametrize("policy", ["skip", "stop"])
+def test_an_update_that_is_not_finite_is_not_taken_and_its_rows_are_saved(
+    ray_session: None, config: ExperimentConfig, tiny_model: str, tmp_path: Path, policy: str
+) -> None:
+    """One rank's NaN: both ranks refuse that minibatch, and the next update goes on."""
+    own = changed(config, ranks=2, zero_stage=2, minibatches=2, on_non_finite=policy)
+    ((groups, seed),) = batches(1)
+    handles = [GroupHandle(ray.put((g,)), 0) for g in groups]
+    bad = batch_of(groups, handles, seed)
+    bad.advantage[2] = np.nan
+    with learners(own, tiny_model, tmp_path) as group:
+        train(group, 1)
+        if policy == "stop":
+            with pytest.raises(NumericalError, match=r"not finite|optimizer step"):
+                asyncio.run(group.update(bad))
+        else:
+            report = asyncio.run(group.update(bad))
+            assert (report.skipped_updates, report.optimizer_steps) == (1, 3)
+            assert np.isfinite(report.loss) and report.tokens > 0
+            (refusal,) = report.refusals
+            assert str(tmp_path) in refusal
+            assert train(group, 1)[0].optimizer_steps == 5
+    (file,) = tmp_path.iterdir()
+    _, evidence = read_evidence(file)
+    assert row_losses(evidence).faults
 
 
 def test_more_updates_than_are_kept_end_the_run_in_plain_words(tmp_path: Path) -> None:

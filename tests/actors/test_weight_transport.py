@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import resource
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +15,15 @@ import ray
 import torch
 from transformers import AutoModelForCausalLM
 
-from actors.rollout_worker import RemoteRollouts
-from actors.weight_transport import SHARED_MEMORY, _chunks, engine_init, publisher
-from rlvr_platform.errors import SyncError
+from actors.rollouts import RemoteRollouts
+from actors.weight_transport import (
+    _chunks,
+    _file_updates,
+    _memory_file,
+    engine_init,
+    publisher,
+)
+from rlvr_platform.errors import ClusterError, SyncError
 from rlvr_platform.types import Prompt, Ticket, WeightSnapshot
 
 PROBE = (np.arange(16) % 14 + 2).astype(np.int32)
@@ -57,9 +66,35 @@ def test_an_engine_proves_new_weights_to_single_precision(worker: Any, tiny_mode
         assert load(worker, snapshot(perturbed(tiny_model, version), version)) < 1e-4
 
 
-def test_no_file_stays_behind_in_shared_memory(worker: Any, tiny_model: str) -> None:
-    load(worker, snapshot(perturbed(tiny_model, 3), 3))
-    assert not list(SHARED_MEMORY.glob("rlvr-*"))
+def test_weights_in_transit_have_no_name_that_could_stay_behind() -> None:
+    blob = np.frombuffer(b"weights" * 1000, np.uint8)
+
+    async def scenario() -> tuple[bytes, Path]:
+        reference: asyncio.Future[np.ndarray] = asyncio.get_running_loop().create_future()
+        reference.set_result(blob)
+        async for update in _file_updates([reference]):
+            path = Path(update["path"])
+            assert not any("rlvr" in name.name for name in Path("/dev/shm").iterdir())
+            child = [sys.executable, "-c", f"print(open({str(path)!r}, 'rb').read().hex())"]
+            read = bytes.fromhex(subprocess.check_output(child, text=True))
+        return read, path
+
+    read, path = asyncio.run(scenario())
+    assert read == blob.tobytes()
+    assert not path.exists()
+
+
+def test_an_abandoned_load_gives_the_memory_back() -> None:
+    async def scenario() -> Path:
+        reference: asyncio.Future[np.ndarray] = asyncio.get_running_loop().create_future()
+        reference.set_result(np.zeros(1000, np.uint8))
+        updates = _file_updates([reference])
+        path = Path((await anext(updates))["path"])
+        assert path.exists()
+        await updates.aclose()
+        return path
+
+    assert not asyncio.run(scenario()).exists()
 
 
 def test_without_the_repair_a_tied_head_stays_old_and_the_proof_catches_it(
@@ -80,7 +115,9 @@ def test_weights_that_are_not_the_learners_are_caught(worker: Any, tiny_model: s
         load(worker, lie)
 
 
-def test_requests_in_flight_go_on_under_the_new_weights(worker: Any, tiny_model: str) -> None:
+def test_requests_in_flight_go_on_under_the_new_weights(
+    worker: Any, rollouts: RemoteRollouts, tiny_model: str
+) -> None:
     load(worker, snapshot(perturbed(tiny_model, 8), 8))
     published = snapshot(perturbed(tiny_model, 9), 9)
     prompt = Prompt(0, "", np.array([3, 4, 5], np.int32), "", "test")
@@ -88,8 +125,9 @@ def test_requests_in_flight_go_on_under_the_new_weights(worker: Any, tiny_model:
 
     async def scenario() -> list[Any]:
         async def generate() -> list[Any]:
-            stream = RemoteRollouts([worker], 60.0).stream(wanted, 1.0)
-            return [group async for groups in stream for group in await groups.handle]
+            stream = worker.generate.options(num_returns="streaming").remote(wanted, 1.0)
+            parts = [await part async for part in stream]
+            return [group for groups in parts[::2] for group in groups]
 
         generating = asyncio.create_task(generate())
         await asyncio.sleep(0.05)
@@ -122,9 +160,11 @@ def test_nccl_ranks_of_all_engine_processes_are_distinct_and_leave_0_to_the_lear
     assert {info["world_size"] for info in infos} == {7}
 
 
-def test_shared_memory_that_is_full_is_one_clear_error(tmp_path: Path) -> None:
-    from actors.weight_transport import _write
-    from rlvr_platform.errors import ClusterError
-
-    with pytest.raises(ClusterError, match="MiB of weights to shared memory"):
-        _write(tmp_path / "missing" / "file", np.zeros(4, np.uint8))
+def test_memory_that_does_not_take_the_weights_is_one_clear_error() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))
+    try:
+        with pytest.raises(ClusterError, match="cannot hold 3 MiB of weights"):
+            _memory_file(np.zeros(3 << 20, np.uint8))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -14,12 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlvr_platform.errors import InputError
+from rlvr_platform.errors import ClusterError, InputError
 from rlvr_platform.files import (
     CHECKSUMS,
     JsonLines,
     atomic_folder,
     check_space,
+    disk_errors,
+    full_disk,
     read_json_lines,
     remove_folder,
     remove_partials,
@@ -230,7 +232,7 @@ def test_a_disk_that_fills_within_a_line_leaves_whole_lines(tmp_path):
     path = tmp_path / "a.jsonl"
     lines = JsonLines(path)
     lines.write({"a": 1})
-    with pytest.raises(InputError, match="free some space"), file_size_limit(100):
+    with pytest.raises(ClusterError, match="free some space"), file_size_limit(100):
         lines.write({"text": "x" * 500})
     lines.close()
     assert path.read_bytes() == b'{"a": 1}\n'
@@ -263,3 +265,18 @@ def test_a_line_that_is_no_object_is_named_by_number(tmp_path, line):
 def test_a_missing_file_of_lines_is_bad_input(tmp_path):
     with pytest.raises(InputError, match="cannot read"):
         read_json_lines(tmp_path / "a.jsonl")
+
+
+def test_a_full_disk_is_not_the_users_input():
+    full = Path("/dev/full")
+    with pytest.raises(ClusterError, match=r"No space left(.|\n)*free some"), disk_errors(full):
+        full.write_text("x")
+    assert ClusterError.exit_code == 3
+
+
+def test_a_full_disk_is_recognised_in_anybodys_words_and_other_errors_pass(tmp_path):
+    path, need = tmp_path / "a", 2**31
+    with pytest.raises(ClusterError, match=r"a became full(.|\n)*2.00 GiB"), full_disk(path, need):
+        raise RuntimeError("I/O error: No space left on device (os error 28)")
+    with pytest.raises(RuntimeError, match="another matter"), full_disk(path, need):
+        raise RuntimeError("another matter")

@@ -95,7 +95,7 @@ def test_overhead_is_what_no_actor_accounts_for() -> None:
 
 
 def test_every_metric_of_an_update_is_a_registered_name() -> None:
-    report = LearnerReport(0.1, 1.0, 1e-4, 1.0, 0.0, 0.0, 0.0, 0.0, 9, 1, 1, 0.2)
+    report = LearnerReport(0.1, 1.0, 1e-4, 1.0, 0.0, 0.0, 0.0, 0.0, 9, 1, 1, 0, (), 0.2)
     snapshot = WeightSnapshot(1, (), 10, np.zeros(2), np.zeros(2), 0.05)
     metrics = update_metrics(Update(report, snapshot, LoadReport(1e-7, 0.03)))
     names.check({"step": 1, **metrics})

@@ -1,6 +1,9 @@
+import gc
 import json
 import os
 import stat
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlvr_platform.config import ExperimentConfig, load_config
-from rlvr_platform.errors import InputError
-from rlvr_platform.files import JsonLines, atomic_folder, read_json_lines
+from rlvr_platform.config.checkpoint import CheckpointConfig
+from rlvr_platform.errors import ClusterError, InputError
+from rlvr_platform.files import JsonLines, atomic_folder, read_json_lines, verify_checksums
 from rlvr_platform.run_folder import RunFolder
 
 EXAMPLE = Path(__file__).parents[2] / "configs/dev/arithmetic.yaml"
@@ -158,14 +162,108 @@ def test_a_run_whose_checkpoints_are_all_damaged_does_not_silently_start_over(fo
         folder.latest_checkpoint()
 
 
-def test_pruning_keeps_the_newest(folder):
-    for step in (5, 10, 15):
+def write_metrics(folder: RunFolder, *records: dict[str, float]) -> None:
+    metrics = JsonLines(folder.metrics)
+    for record in records:
+        metrics.write(record)
+    metrics.close()
+
+
+def test_the_best_by_a_metric_outlive_the_newest(folder):
+    config = CheckpointConfig(keep_last=1, keep_best=2, best_metric="reward/mean")
+    rewards = {5: 0.1, 10: 0.9, 15: 0.3, 20: 0.5, 25: 0.2}
+    for step, reward in rewards.items():
+        write_metrics(folder, {"step": step, "reward/mean": reward})
         save(folder, step)
-    assert folder.prune_checkpoints(2) == [folder.checkpoint(5)]
-    assert sorted(os.listdir(folder.checkpoints)) == ["step-000010", "step-000015"]
-    assert folder.prune_checkpoints(2) == []
-    with pytest.raises(ValueError, match="keep_last=0"):
-        folder.prune_checkpoints(0)
+        kept = folder.retain_checkpoints(config)
+        assert kept.measured
+    assert sorted(os.listdir(folder.checkpoints)) == ["step-000010", "step-000020", "step-000025"]
+    save(folder, 30)
+    assert not folder.retain_checkpoints(config).measured
+    assert folder.latest_checkpoint().found.step == 30
+    assert folder.checkpoint(10).is_dir()
+
+
+def test_without_best_no_metric_is_missed(folder):
+    for step in (5, 10):
+        save(folder, step)
+    retained = folder.retain_checkpoints(CheckpointConfig(keep_last=1))
+    assert retained.removed == (folder.checkpoint(5),)
+    assert retained.measured
+
+
+def test_a_checkpoint_that_has_no_room_is_refused_before_anything_is_written(folder, monkeypatch):
+    save(folder, 5)
+    (folder.checkpoint(5) / "optimizer").write_bytes(bytes(3 << 20))
+    monkeypatch.setattr("rlvr_platform.run_folder.free_space", lambda path: (3 << 20, path))
+    refusal = r"step-000010: 3.0 MiB free(.|\n)*--resume"
+    with pytest.raises(ClusterError, match=refusal), folder.new_checkpoint(10):
+        pytest.fail("went on to write")
+    assert os.listdir(folder.checkpoints) == ["step-000005"]
+    monkeypatch.setattr("rlvr_platform.run_folder.free_space", lambda path: (4 << 20, path))
+    with folder.new_checkpoint(10) as temporary:
+        (temporary / "weights").write_text("x")
+    verify_checksums(folder.checkpoint(10))
+
+
+def test_the_first_checkpoint_is_judged_by_the_weights_that_were_published(folder, monkeypatch):
+    write_metrics(folder, {"step": 1, "sync/bytes": 40e9})
+    assert config().learner.dtype == config().rollout.engine.dtype == "float32"
+    # 10e9 parameters: 4 + 4 for the weights, 12 for the master weights and both moments.
+    monkeypatch.setattr("rlvr_platform.run_folder.free_space", lambda path: (200 * 10**9, path))
+    with pytest.raises(ClusterError, match=r"about 204\.\d\d GiB"), folder.new_checkpoint(1):
+        pass
+    monkeypatch.setattr("rlvr_platform.run_folder.free_space", lambda path: (221 * 10**9, path))
+    with folder.new_checkpoint(1):
+        pass
+
+
+def write_plainly(path: Path, size: int) -> None:
+    path.write_bytes(bytes(size))
+
+
+def write_with_torch(path: Path, size: int) -> None:
+    import torch
+
+    torch.save({"moments": torch.zeros(size, dtype=torch.uint8)}, path)
+
+
+def write_with_safetensors(path: Path, size: int) -> None:
+    import torch
+    from safetensors.torch import save_file
+
+    save_file({"weights": torch.zeros(size, dtype=torch.uint8)}, path)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "rlvr-test", str(place)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("mounting a file system is not permitted here")
+    yield place
+    subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+@pytest.mark.parametrize("write", [write_plainly, write_with_torch, write_with_safetensors])
+def test_a_disk_that_fills_while_a_checkpoint_is_written_leaves_the_older_ones(small_disk, write):
+    folder = RunFolder.create(small_disk / "run", config(), min_free_bytes=0)
+    with folder.new_checkpoint(5) as temporary:
+        write(temporary / "weights", 1 << 20)
+    with pytest.raises(ClusterError) as caught, folder.new_checkpoint(10) as temporary:
+        write(temporary / "weights", 8 << 20)
+    message = str(caught.value)
+    assert f"{folder.checkpoint(10)} became full" in message and "about 1.1 MiB" in message
+    assert caught.value.exit_code == 3
+    # A traceback holds torch's writer, and that its file's space.
+    del caught
+    gc.collect()
+    assert os.listdir(folder.checkpoints) == ["step-000005"]
+    assert folder.latest_checkpoint().found.step == 5
+    with folder.new_checkpoint(10) as temporary:
+        write(temporary / "weights", 1 << 20)
+    folder.close()
 
 
 @settings(max_examples=25, deadline=None)

@@ -4,12 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rlvr_platform.runtime import (
-    default_environment,
-    extensions_folder,
-    remove_stale_locks,
-    stale_locks,
-)
+from rlvr_platform.runtime import default_environment, extensions_folder
 
 
 def test_ninja_is_found_without_activating_the_environment(monkeypatch):
@@ -40,19 +35,3 @@ def test_extensions_lie_in_the_users_cache(monkeypatch, tmp_path):
     monkeypatch.delenv("TORCH_EXTENSIONS_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert extensions_folder().is_relative_to(tmp_path / "rlvr")
-
-
-def test_only_the_lock_that_no_process_holds_is_removed(tmp_path):
-    dead, live = tmp_path / "dead" / "lock", tmp_path / "live" / "lock"
-    for lock in (dead, live):
-        lock.parent.mkdir()
-        lock.touch()
-    with live.open():
-        assert stale_locks(tmp_path) == [dead]
-        assert remove_stale_locks(tmp_path) == [dead]
-    assert live.exists()
-    assert not dead.exists()
-
-
-def test_a_folder_that_does_not_exist_holds_no_locks(tmp_path):
-    assert remove_stale_locks(tmp_path / "none") == []

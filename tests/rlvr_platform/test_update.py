@@ -9,6 +9,13 @@ from rlvr_platform.batching.rows import Rows
 from rlvr_platform.config.algorithm import AlgorithmConfig, MismatchConfig
 from rlvr_platform.config.learner import LearnerConfig
 from rlvr_platform.errors import NumericalError
+from rlvr_platform.guards import (
+    NonFiniteUpdate,
+    Place,
+    read_evidence,
+    row_losses,
+    write_evidence,
+)
 from rlvr_platform.policy import PolicyModel, model_inputs
 from rlvr_platform.update import lay_out, optimizer_step, score_frozen
 
@@ -51,6 +58,9 @@ class Recorder:
         self.gradient = torch.cat([p.grad.flatten() for p in self.policy.parameters()])
         self.policy.zero_grad()
         return float(self.gradient.norm())
+
+    def most(self, counts):
+        return counts
 
 
 @pytest.fixture(scope="module")
@@ -119,10 +129,67 @@ def test_gradient_and_sums_are_those_of_the_whole_batch(engine, rows, algorithm,
         assert getattr(sums, name) == flags.sum() and 0 < flags.sum() < len(flags)
 
 
+def refused(engine, minibatch, algorithm=ALGORITHMS[0]):
+    """The evidence of a step that must be refused."""
+    with pytest.raises(NonFiniteUpdate) as caught:
+        optimizer_step(engine, minibatch, None, None, algorithm, 0.0)
+    return caught.value.evidence
+
+
 @pytest.mark.parametrize("column", ["behaviour", "advantage", "weight"])
-def test_a_loss_that_is_not_finite_names_its_input_before_a_step(engine, rows, column):
+def test_a_loss_that_is_not_finite_names_its_input(engine, rows, column):
     getattr(rows, column)[-1] = np.nan
     minibatch = minibatch_of(rows, 1000, engine)
-    with pytest.raises(NumericalError, match=rf"not finite among its inputs: {column}"):
+    with pytest.raises(NumericalError, match=rf"the loss is nan; .*inputs of the loss: {column}"):
         optimizer_step(engine, minibatch, None, None, AlgorithmConfig(), 0.0)
-    engine.policy.zero_grad()
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda algorithm: algorithm.loss)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("column", ["behaviour", "advantage", "weight"])
+def test_whatever_is_not_finite_makes_the_gradient_so(engine, rows, algorithm, value, column):
+    """An infinite correction is truncated to a finite loss: it must not get through by that."""
+    getattr(rows, column)[-1] = value
+    evidence = refused(engine, minibatch_of(rows, 1000, engine), algorithm)
+    assert not torch.isfinite(engine.gradient).all()
+    assert column in evidence.summary
+
+
+def test_the_file_holds_the_faulty_micro_batch_and_gives_the_same_loss(engine, rows, tmp_path):
+    rows.advantage[3] = -np.inf
+    minibatch = minibatch_of(rows, 16, engine)
+    evidence = refused(engine, minibatch)
+    write_evidence(tmp_path / "a.npz", evidence, Place(1, 0, 0))
+    _, read = read_evidence(tmp_path / "a.npz")
+    assert 1 <= read.rows.count < rows.count
+    assert read.rows.group.tolist() == [3]
+    assert read.rows.tokens.tolist() == rows.tokens[22:34].tolist()
+    again = row_losses(read).loss.sum()
+    assert read.reason == f"loss is {again}" == "loss is inf"
+
+
+def test_recorded_scores_are_those_of_the_policy(engine, rows):
+    rows.weight[:] = np.nan
+    evidence = refused(engine, minibatch_of(rows, 1000, engine))
+    (batch,) = micro_batches(rows, "padded", 1000)
+    logprobs, _ = engine(*model_inputs(batch, engine.device), min_chunks=1)
+    for row in range(rows.count):
+        own = slice(rows.offsets[row], rows.offsets[row + 1])
+        recorded = evidence.logprobs[own][rows.trained[own]]
+        expected = logprobs[torch.from_numpy(batch.row == row)].detach().numpy()
+        np.testing.assert_array_equal(recorded, expected)
+    assert np.isnan(evidence.logprobs[~rows.trained]).all()
+
+
+def test_a_rank_without_fault_refuses_with_the_others_and_saves_nothing(engine, rows, monkeypatch):
+    monkeypatch.setattr(engine, "step", lambda rate: float("nan"))
+    monkeypatch.setattr(engine, "most", lambda counts: [1], raising=False)
+    assert refused(engine, minibatch_of(rows, 16, engine)) is None
+
+
+def test_a_gradient_that_overflows_alone_accuses_all_rows(engine, rows, monkeypatch):
+    monkeypatch.setattr(engine, "step", lambda rate: float("inf"))
+    evidence = refused(engine, minibatch_of(rows, 16, engine))
+    assert evidence.rows.tokens.tolist() == rows.tokens.tolist()
+    assert evidence.summary.startswith("the gradient norm is inf")
+    assert not any(row_losses(evidence).faults)

@@ -71,7 +71,7 @@ def test_every_command_is_listed_in_help():
     done = rlvr("--help")
     assert done.returncode == 0
     for command in cli.COMMANDS:
-        assert command.__name__.rpartition(".")[2] in done.stdout
+        assert command.__name__.rpartition(".")[2].replace("_", "-") in done.stdout
 
 
 @pytest.mark.parametrize(

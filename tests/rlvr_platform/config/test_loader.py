@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rlvr_platform.config import dump_config, load_config
@@ -63,7 +63,13 @@ def test_an_unknown_key_is_refused_with_the_nearest_name(minimal):
 
 def test_an_unknown_key_like_nothing_lists_the_known_ones(minimal):
     message = refusal(minimal, "checkpoint.zzzzzz=3")
-    assert "checkpoint.zzzzzz: unknown key; known keys: every_steps, keep_last" in message
+    assert "checkpoint.zzzzzz: unknown key; known keys: best_metric, best_mode, every" in message
+
+
+@pytest.mark.parametrize("value", [".nan", ".inf", "-.inf"])
+def test_a_reward_that_is_not_finite_is_refused(minimal, value):
+    message = refusal(minimal, f"verifier.reward_correct={value}")
+    assert "verifier.reward_correct: Input should be a finite number" in message
 
 
 def test_an_unknown_key_in_a_kind_is_compared_with_that_kinds_keys(minimal):
@@ -238,6 +244,7 @@ def test_an_override_sets_exactly_its_key(path, value):
         st.text(max_size=3), st.integers() | st.text(max_size=3) | st.booleans()
     ),
 )
+@example(seed=0, rate=0.0, instruction="1e5", path="0E0", stage=0, every=None, options={})
 def test_a_dumped_configuration_reads_back_equal(
     tmp_path_factory, seed, rate, instruction, path, stage, every, options
 ):

@@ -35,6 +35,13 @@ BROKEN = {
     ),
     "flash_attention_2 needs": ("learner.attention=flash_attention_2",),
     "warmup_steps=10 leaves no step": ("learner.optimizer.warmup_steps=10",),
+    "did you mean reward/mean?": ("checkpoint.keep_best=1", "checkpoint.best_metric=reward/men"),
+    "is measured by no suite": ("checkpoint.keep_best=1", "checkpoint.best_metric=eval/s/avg@1"),
+    "is measured at the last step alone": (
+        f"evaluation.suites=[{SUITE}]",
+        "checkpoint.keep_best=1",
+        "checkpoint.best_metric=eval/s/avg@1",
+    ),
     "sync.transport=nccl needs": ("sync.transport=nccl",),
     "cluster.colocate needs sync.transport=ipc, not nccl": (
         GPU,
@@ -83,6 +90,13 @@ AT_THE_LIMIT = [
     ("algorithm.kl.coefficient=0.1", "algorithm.kl.estimator=k3"),
     ("algorithm.constant_length=9", "algorithm.normalisation=constant"),
     (f"evaluation.suites=[{SUITE}]", "evaluation.every_steps=2"),
+    ("checkpoint.best_metric=unused",),
+    (
+        f"evaluation.suites=[{SUITE}]",
+        "evaluation.every_steps=2",
+        "checkpoint.keep_best=1",
+        "checkpoint.best_metric=eval/s/pass@1",
+    ),
     ("verifier.use={kind: endpoint, url: 'http://localhost:1', deadline_s: 4.9}",),
     ("verifier.use={kind: code, memory_mib: 2048, wall_s: 4.9}",),
     ("data.format.system=be brief", "data.format.template=chat"),

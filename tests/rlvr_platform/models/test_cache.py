@@ -80,3 +80,14 @@ def test_where_the_cache_is(monkeypatch, tmp_path):
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", "/home/x")
     assert cache_root() == Path("/home/x/.cache/rlvr")
+
+
+def test_only_the_user_can_replace_what_the_cache_holds(tmp_path, monkeypatch):
+    monkeypatch.setenv("RLVR_CACHE", str(tmp_path / "cache"))
+    before = os.umask(0)
+    try:
+        cached_model("m", lambda folder: (folder / "weights").touch())
+    finally:
+        os.umask(before)
+    for folder in (tmp_path / "cache", tmp_path / "cache" / "models"):
+        assert folder.stat().st_mode & 0o777 == 0o700

@@ -18,9 +18,23 @@ def test_a_complete_folder_comes_back_absolute(folder, monkeypatch):
     assert check_model_folder(str(folder)) == folder
 
 
-@pytest.mark.parametrize("weights", ["model-00001-of-00002.safetensors", "pytorch_model.bin"])
-def test_sharded_and_pickled_weights_count(folder, weights):
+def test_sharded_weights_count(folder):
+    (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors")
+    assert check_model_folder(str(folder)) == folder
+
+
+@pytest.mark.parametrize(
+    "weights", ["pytorch_model.bin", "pytorch_model-00001-of-00002.bin", "consolidated.00.pth"]
+)
+def test_a_folder_with_pickled_weights_only_is_refused_with_the_reason(folder, weights):
     (folder / "model.safetensors").rename(folder / weights)
+    with pytest.raises(InputError, match=f"are not safetensors: {weights}") as error:
+        check_model_folder(str(folder))
+    assert "save_pretrained" in error.value.fix
+
+
+def test_pickled_weights_beside_safetensors_do_no_harm(folder):
+    (folder / "pytorch_model.bin").write_bytes(b"x")
     assert check_model_folder(str(folder)) == folder
 
 

@@ -72,6 +72,13 @@ def test_the_most_explicit_form_after_the_reasoning_is_the_answer(completion, te
         "<answer>42",
         "####",
         "The answer is:",
+        "We have 40 + 2 =",
+        "Now 84 divided by 2 is",
+        "Is it 42?",
+        "Let n = 42.",
+        "Assume the answer is 42",
+        "Suppose the answer is 42. The sum of the digits contradicts that.",
+        "We tried x = 42 but it fails.",
     ],
 )
 def test_an_answer_that_is_missing_or_cut_off_is_none(completion):
@@ -98,6 +105,14 @@ def test_adversarial_repetition_costs_linear_time(text):
         ("The answer is 42<|im_end|>", "42"),
         ("<Answer>42</Answer>", "42"),
         ("Hence x = 42. I hope this helps!", "x = 42"),
+        ("Hence x = 42. Shall I go on?", "x = 42"),
+        ("The least value is 42, attained at $t=3$.", "42"),
+        ("Nobody left, so it was **42** apples", "42 apples"),
+        ("This leaves 4ab - b.", "4ab - b"),
+        ("We need m < -3.", "m < -3"),
+        ("=> 42", "42"),
+        ("The bus leaves at 7 p.m.", "7 p.m"),
+        ("If we add them, the answer is 42.", "42"),
     ],
 )
 def test_the_sentence_around_the_answer_is_taken_off(completion, expression):

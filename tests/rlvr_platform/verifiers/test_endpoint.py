@@ -230,6 +230,38 @@ def test_the_token_of_the_environment_is_sent_and_must_be_there(serve, monkeypat
     assert server.requests[0][1]["Authorization"] == "Bearer abc"
 
 
+def test_white_space_around_the_token_is_not_sent(serve, monkeypatch):
+    server = serve(reply({"correct": True}))
+    monkeypatch.setenv("JUDGE_TOKEN", " abc\n")
+    endpoint(server, token_variable="JUDGE_TOKEN").verify("p", "g", {})
+    assert server.requests[0][1]["Authorization"] == "Bearer abc"
+
+
+@pytest.mark.parametrize("token", ["two words", "two\nlines", "tok\u00e9n", "a\x1bb"])
+def test_a_token_that_cannot_be_sent_is_refused_without_repeating_it(serve, monkeypatch, token):
+    monkeypatch.setenv("JUDGE_TOKEN", token)
+    with pytest.raises(ConfigError, match="JUDGE_TOKEN") as error:
+        endpoint(serve(reply({"correct": True})), token_variable="JUDGE_TOKEN")
+    assert token not in str(error.value)
+
+
+def test_a_server_that_echoes_the_token_gets_it_into_no_finding_and_no_error(serve, monkeypatch):
+    monkeypatch.setenv("JUDGE_TOKEN", "planted")
+    echo = {"correct": True, "extracted": "Bearer planted", "rule": "planted"}
+    verifier = endpoint(serve(reply(echo), reply(b"planted")), token_variable="JUDGE_TOKEN")
+    found = verifier.verify("p", "g", {})
+    assert (found.extracted, found.rule) == ("Bearer ***", "***")
+    with pytest.raises(VerifierError) as error:
+        verifier.verify("p", "g", {})
+    assert "planted" not in str(error.value)
+
+
+@pytest.mark.parametrize("variable", ["sk-secret", "judge_token", "A B", "1A"])
+def test_only_names_in_capitals_name_the_variable(variable):
+    with pytest.raises(ValueError, match="token_variable"):
+        EndpointVerifier(url="http://host", token_variable=variable)
+
+
 @pytest.mark.parametrize("url", ["", "ftp://host/", "http://", "file:///etc/passwd", "host:80"])
 def test_only_http_addresses_are_configurations(url):
     with pytest.raises(ValueError, match="url"):

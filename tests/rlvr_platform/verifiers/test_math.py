@@ -116,3 +116,13 @@ def test_labelled_model_outputs_are_judged_as_labelled(verifier, name):
         finding = verifier.verify(row["prediction"], row["gold"], {})
         agree += (finding.outcome is Outcome.CORRECT) == row["expected"]
     assert agree >= 0.998 * len(rows)
+
+
+def test_a_comparison_that_math_verify_cannot_make_is_wrong_and_says_so(verifier, monkeypatch):
+    def refuse(*_, **__):
+        raise ValueError("can't evaluate nan or zoo")
+
+    monkeypatch.setattr("math_verify.verify", refuse)
+    finding = verifier.verify(r"\boxed{\sum_{n=1}^{2} y}", r"\sum_{n=1}^{2} x", {})
+    assert finding.outcome is Outcome.WRONG
+    assert finding.rule == "box, math-verify cannot compare them"

@@ -17,6 +17,12 @@ from rlvr_platform.verifiers.math_text import normalise
         (r"9\text{ or more}", "9", "hedged", True),
         (r"\text{at least } 9", "9", "hedged", True),
         ("2x+1", "2x+1", "unit", ""),
+        ("2ab", "2ab", "unit", ""),
+        ("4 x", "4 x", "unit", ""),
+        ("r^2 h", "r^2 h", "unit", ""),
+        ("4 h", "4", "unit", "h"),
+        ("9.8 m/s^{2}", "9.8", "unit", "m/s^2"),
+        (r"60\,\mathrm{km\,h^{-1}}", "60", "unit", "km/h"),
     ],
 )
 def test_marks_are_taken_off_and_kept(text, core, mark, value):

@@ -95,6 +95,16 @@ def test_gold_that_is_not_one_number_is_refused(gold):
         ("5 m", "5 cm", Outcome.WRONG),
         ("5 centimeters", "5 cm", Outcome.CORRECT),
         ("5", "5 cm", Outcome.CORRECT),
+        (r"\boxed{5 cm^2}", "5", Outcome.CORRECT),
+        (r"\boxed{2^6}", "64", Outcome.CORRECT),
+        (r"\boxed{2^6}", "6", Outcome.WRONG),
+        (r"\boxed{10^{-5}}", "0.00001", Outcome.CORRECT),
+        (r"\boxed{3 \cdot 4}", "4", Outcome.WRONG),
+        (r"\boxed{3x}", "3", Outcome.WRONG),
+        (r"\boxed{20 + x}", "20", Outcome.WRONG),
+        (r"\boxed{\sqrt{2}}", "1.41421356", Outcome.CORRECT),
+        (r"\boxed{2^{99999999999}}", "2", Outcome.WRONG),
+        ("<think>it is 12</think> I give up.", "12", Outcome.NO_ANSWER),
     ],
 )
 def test_the_marked_answer_counts_and_must_be_one_number(prediction, gold, outcome):
