@@ -14,7 +14,10 @@ class PoolConfig(Section):
     """The pool of killable verifier processes."""
 
     workers: int = setting(
-        2, "Processes; as many more while items that are far slower than the average run.", ge=1
+        2,
+        "Processes that judge; as many more stand by to replace them, or to judge items that are "
+        "far slower than most.",
+        ge=1,
     )
     deadline_s: float = setting(
         5.0, "A verdict that takes longer is a timeout and its process is replaced. Seconds.", gt=0

@@ -2,12 +2,12 @@
 
 It consumes tasks and answers; it waits for the first of new tasks, answers, news of the fork
 server, and the earliest deadline. All of its state belongs to its thread; `put` is the only door.
+`Waiting` decides whose turn it is and when an item makes way.
 """
 
 from __future__ import annotations
 
 import contextlib
-import math
 import selectors
 import socket
 import threading
@@ -15,89 +15,32 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from itertools import islice
 from typing import Any
 
 from rlvr_platform.config.verifier import VerifierConfig
 from rlvr_platform.errors import RlvrError, VerifierError
 from rlvr_platform.types import Outcome
+from rlvr_platform.verifiers.inbox import Inbox
 from rlvr_platform.verifiers.processes import ForkServerProcess, OwnMemory, Worker
 from rlvr_platform.verifiers.tasks import Task
+from rlvr_platform.verifiers.waiting import Waiting
 
 _TASKS_PER_WORKER = 2
 """The one being judged and the next, so that no worker waits for this thread."""
 _DEATHS_PER_TASK = 2
 """A death may come from outside (a kill, the memory of the machine), hence one retry."""
+_PROCESSES_PER_WORKER = 2
+"""One at work, and one that takes its place at once or judges a slow item beside it."""
+_OFF_CPU = 3.0
+"""Times its patience that an item without a processor may take longer: it may not be at fault."""
 _FORK_DEADLINE_S = 20.0
-_SLOW = 16.0
-"""Times the mean: an item that takes longer makes way while others wait."""
-_LEAST_PATIENCE_S = 0.05
-"""Well above the cost of replacing a process, which making way takes."""
-_PACE_WEIGHT, _PACE_LEAST = 1 / 256, 32
-"""Of the newest verdict in the mean, and the verdicts before which nothing counts as slow."""
 _SERVER_STARTS = 3
 """Tries to replace a fork server that was killed."""
-
-
-class Inbox:
-    """Tasks from any thread, with a socket that wakes a selector."""
-
-    def __init__(self) -> None:
-        self.woken, self._wake = socket.socketpair()
-        self.woken.setblocking(False)
-        self._wake.setblocking(False)
-        self._lock = threading.Lock()
-        self._tasks: list[Task] = []
-        self._closed_by: Exception | None = None
-
-    def put(self, tasks: Sequence[Task]) -> None:
-        """Raises why the inbox is closed, if it is."""
-        with self._lock:
-            if self._closed_by:
-                raise self._closed_by
-            self._tasks.extend(tasks)
-            self.wake()
-
-    def take(self) -> list[Task]:
-        """All tasks put since the last call."""
-        with contextlib.suppress(BlockingIOError):
-            self.woken.recv(4096)
-        with self._lock:
-            tasks, self._tasks = self._tasks, []
-        return tasks
-
-    def close(self, reason: Exception) -> list[Task]:
-        """Refuse further tasks; returns those not taken."""
-        with self._lock:
-            self._closed_by = reason
-            rest, self._tasks = self._tasks, []
-            self.woken.close()
-            self._wake.close()
-        return rest
-
-    def wake(self) -> None:
-        """Make `woken` readable."""
-        # A full socket holds a wake-up already; after `close` nobody waits.
-        with contextlib.suppress(OSError):
-            self._wake.send(b"x")
-
-
-class Pace:
-    """How long items take, to tell the ones that hold up the others."""
-
-    def __init__(self) -> None:
-        self._mean_s, self._count = 0.0, 0
-
-    def add(self, seconds: float) -> None:
-        """Learn from a verdict."""
-        self._count += 1
-        self._mean_s += max(1 / self._count, _PACE_WEIGHT) * (seconds - self._mean_s)
-
-    @property
-    def patience_s(self) -> float:
-        """Seconds after which an item is slow."""
-        if self._count < _PACE_LEAST:
-            return math.inf
-        return max(_LEAST_PATIENCE_S, _SLOW * self._mean_s)
+_FAILED_ROUNDS = 3
+"""Times its number of processes that the pool tries to start one, each ending at once."""
+_TICK_S = 0.001
+"""Resolution of a selector's timeouts."""
 
 
 class Dispatcher:
@@ -108,10 +51,10 @@ class Dispatcher:
         self._inbox = Inbox()
         self._closing = threading.Event()
         self._started: Future[None] = Future()
-        self._queue: deque[Task] = deque()
-        self._slow: deque[Task] = deque()
-        self._pace = Pace()
-        self._forking: deque[tuple[Worker, float]] = deque()
+        self._processes = _PROCESSES_PER_WORKER * config.pool.workers
+        self._waiting = Waiting(config.pool.deadline_s)
+        self._failed_starts = 0
+        self._forking: deque[tuple[socket.socket, float]] = deque()
         self._workers: dict[int, Worker] = {}
         self._selector = selectors.DefaultSelector()
         self._thread = threading.Thread(target=self._run, name="verifier-pool", daemon=True)
@@ -155,16 +98,17 @@ class Dispatcher:
             self._detach()
             self._server.stop()
         finally:
-            for task in [*held, *self._queue, *self._slow, *self._inbox.close(reason)]:
+            for task in [*held, *self._waiting.take_all(), *self._inbox.close(reason)]:
                 task.fail(reason)
 
     def _attach(self) -> None:
         self._selector.register(self._server.control, selectors.EVENT_READ)
         self._selector.register(self._inbox.woken, selectors.EVENT_READ)
-        self._top_up()
 
     def _detach(self) -> None:
-        for worker in [*self._workers.values(), *(worker for worker, _ in self._forking)]:
+        for channel, _ in self._forking:
+            channel.close()
+        for worker in self._workers.values():
             worker.close()
         self._workers.clear()
         self._forking.clear()
@@ -172,6 +116,7 @@ class Dispatcher:
 
     def _turn(self) -> None:
         try:
+            self._top_up()
             self._receive()
             self._expire()
             self._retire()
@@ -182,63 +127,82 @@ class Dispatcher:
     def _receive(self) -> None:
         for key, events in self._selector.select(self._patience()):
             if key.fileobj is self._inbox.woken:
-                self._queue.extend(self._inbox.take())
+                self._waiting.add(self._inbox.take())
             elif key.fileobj is self._server.control:
                 self._hear(self._server.receive())
             elif key.data in self._workers:
-                self._serve(key.data, events)
+                self._serve(self._workers[key.data], events)
 
     def _patience(self) -> float | None:
         """Seconds until the first deadline; None when nothing is under way."""
         limits = [self._limit(worker) for worker in self._workers.values() if worker.tasks]
-        limits += [asked + _FORK_DEADLINE_S for _, asked in self._forking]
+        limits += [began + _FORK_DEADLINE_S for began in self._starts()]
         return max(0.0, min(limits) - time.monotonic()) if limits else None
+
+    def _starts(self) -> list[float]:
+        """When each worker that is not ready yet was asked for, or forked."""
+        forked = [worker.since for worker in self._workers.values() if not worker.ready]
+        return [asked for _, asked in self._forking] + forked
 
     def _limit(self, worker: Worker) -> float:
         """When its first task has had its time: the whole of it, unless it keeps others waiting."""
         task = worker.tasks[0]
         allowed = self._config.pool.deadline_s - task.spent
-        if not task.postponed and (self._queue or len(worker.tasks) > 1):
-            allowed = min(allowed, self._pace.patience_s)
-        return worker.since + allowed
+        patience = self._waiting.patience_s(task, followed=len(worker.tasks) > 1)
+        patience += min(worker.off_cpu_s, _OFF_CPU * patience)
+        return worker.since + min(allowed, patience)
 
     def _hear(self, message: dict[str, Any]) -> None:
         if "forked" in message:
-            worker, _ = self._forking.popleft()
-            self._workers[message["forked"]] = worker
-            with contextlib.suppress(FileNotFoundError):  # It ended at once.
-                worker.memory = OwnMemory(message["forked"])
-            self._selector.register(worker.channel, selectors.EVENT_READ, message["forked"])
+            self._welcome(message["forked"])
         elif message["exited"] in self._workers:
-            self._bury(message["exited"], message["reason"])
+            self._bury(self._workers[message["exited"]], message["reason"])
 
-    def _serve(self, pid: int, events: int) -> None:
-        worker = self._workers[pid]
+    def _welcome(self, pid: int) -> None:
+        channel, _ = self._forking.popleft()
+        self._workers[pid] = worker = Worker(pid, channel)
+        with contextlib.suppress(FileNotFoundError):  # It ended at once.
+            worker.memory = OwnMemory(pid)
+        self._selector.register(channel, selectors.EVENT_READ, pid)
+
+    def _serve(self, worker: Worker, events: int) -> None:
         if events & selectors.EVENT_WRITE:
-            self._flush(pid, worker)
+            self._flush(worker)
         if events & selectors.EVENT_READ:
             self._collect(worker)
-        if worker.hung_up:
-            # A live worker without a channel is of no use; its end is reported in any case.
-            self._selector.unregister(worker.channel)
-            self._server.kill(pid)
 
-    def _flush(self, pid: int, worker: Worker) -> None:
+    def _flush(self, worker: Worker) -> None:
         events = selectors.EVENT_READ | (0 if worker.flush() else selectors.EVENT_WRITE)
         if events != self._selector.get_key(worker.channel).events:
-            self._selector.modify(worker.channel, events, pid)
+            self._selector.modify(worker.channel, events, worker.pid)
 
     def _collect(self, worker: Worker) -> bool:
         """Deliver what the worker has answered; True when there was anything."""
-        before = worker.judged
+        before, ready = worker.judged, worker.ready
+        self._read(worker)
+        if worker.ready and not ready:
+            # To the end: those that have been ready for longest are the active ones.
+            self._workers[worker.pid] = self._workers.pop(worker.pid)
+        if worker.judged > before:
+            worker.begin()
+            worker.retiring |= self._used_up(worker)
+        if worker.hung_up:
+            self._cut_off(worker)
+        return worker.judged > before
+
+    def _read(self, worker: Worker) -> None:
         # A verifier that writes into the channel of its own process forges or garbles answers.
         with _faults_of(worker):
             for answer in () if worker.fault else worker.answers():
                 self._accept(worker, answer)
-        if worker.judged > before:
-            worker.since = time.monotonic()
-            worker.retiring |= self._used_up(worker)
-        return worker.judged > before
+        if worker.ready:
+            self._failed_starts = 0
+
+    def _cut_off(self, worker: Worker) -> None:
+        """A live worker without a channel is of no use; its end is reported in any case."""
+        with contextlib.suppress(KeyError):  # Done before.
+            self._selector.unregister(worker.channel)
+        self._server.kill(worker.pid)
 
     def _accept(self, worker: Worker, answer: Sequence[Any]) -> None:
         """Deliver, unless earlier items may have taken the memory that this one missed.
@@ -250,10 +214,10 @@ class Dispatcher:
         if worker.judged and outcome == Outcome.ERROR and rule.startswith(MemoryError.__name__):
             worker.retiring = True
             task.spent += seconds
-            self._queue.appendleft(task)
+            self._waiting.give_back([task])
         else:
             task.deliver(*answer)
-            self._pace.add(seconds)
+            self._waiting.judged(task, seconds)
         worker.tasks.popleft()
         worker.judged += 1
 
@@ -264,42 +228,55 @@ class Dispatcher:
 
     def _retire(self) -> None:
         """End the used-up workers that are done; their replacements run already."""
-        for pid, worker in list(self._workers.items()):
+        for worker in list(self._workers.values()):
             if worker.retiring and not worker.tasks:
-                self._server.kill(pid)
-                self._drop(pid)
+                self._server.kill(worker.pid)
+                self._drop(worker)
 
     def _expire(self) -> None:
         now = time.monotonic()
-        if self._forking and self._forking[0][1] + _FORK_DEADLINE_S <= now:
+        if any(began + _FORK_DEADLINE_S <= now for began in self._starts()):
             raise TimeoutError("the fork server does not answer")
-        for pid, worker in list(self._workers.items()):
-            late = worker.tasks and self._limit(worker) <= now
+        for worker in list(self._workers.values()):
             # Read once more: this thread may have been held up while the answer lay there.
-            if late and not self._collect(worker):
-                self._give_up(pid, worker, now)
+            if self._late(worker, now) and not self._collect(worker):
+                worker.look()
+                if self._late(worker, now + _TICK_S):
+                    self._give_up(worker, now)
 
-    def _give_up(self, pid: int, worker: Worker, now: float) -> None:
-        self._server.kill(pid)
-        self._drop(pid)
+    def _late(self, worker: Worker, now: float) -> bool:
+        return bool(worker.tasks) and self._limit(worker) <= now
+
+    def _give_up(self, worker: Worker, now: float) -> None:
+        self._server.kill(worker.pid)
+        self._drop(worker)
         task, deadline_s = worker.tasks.popleft(), self._config.pool.deadline_s
-        self._queue.extendleft(reversed(worker.tasks))
+        self._waiting.give_back(worker.tasks)
         seconds = task.spent + now - worker.since
         if seconds < deadline_s:
-            task.postponed = True
-            self._slow.append(task)
+            self._waiting.make_way(task, seconds)
         else:
+            self._waiting.timed_out(task)
             task.deliver(Outcome.TIMEOUT, "", f"no verdict within {deadline_s:g} s", seconds)
 
-    def _bury(self, pid: int, reason: str) -> None:
-        worker = self._workers[pid]
-        self._collect(worker)
-        self._drop(pid)
+    def _bury(self, worker: Worker, reason: str) -> None:
+        self._read(worker)
+        self._drop(worker)
         self._requeue(worker, worker.fault or reason)
+        self._mourn(not worker.ready, reason)
 
-    def _drop(self, pid: int) -> None:
-        worker = self._workers.pop(pid)
-        with contextlib.suppress(KeyError):  # Those that hung up are not registered any more.
+    def _mourn(self, unready: int, reason: str) -> None:
+        """Raise VerifierError when only processes that never came to work have ended lately."""
+        self._failed_starts += unready
+        if self._failed_starts >= _FAILED_ROUNDS * self._processes:
+            raise VerifierError(
+                f"{self._failed_starts} processes in a row ended before any work: {reason}",
+                fix="see whether the limits on processes and memory leave room for them",
+            )
+
+    def _drop(self, worker: Worker) -> None:
+        del self._workers[worker.pid]
+        with contextlib.suppress(KeyError):  # Those that were cut off.
             self._selector.unregister(worker.channel)
         worker.close()
 
@@ -312,43 +289,51 @@ class Dispatcher:
         suspect.spent += time.monotonic() - worker.since
         if suspect.deaths == _DEATHS_PER_TASK:
             worker.tasks.popleft().deliver(Outcome.ERROR, "", f"{reason}, twice", suspect.spent)
-        self._queue.extendleft(reversed(worker.tasks))
+        self._waiting.give_back(worker.tasks)
 
     def _feed(self) -> None:
-        if not (self._queue or self._slow):
-            return
-        self._top_up()
-        able = [(pid, worker) for pid, worker in self._workers.items() if worker.able]
+        if self._waiting:
+            self._feed_active()
+            self._feed_spare()
+
+    def _feed_active(self) -> None:
+        """To the workers ready for longest; nothing queues behind a slow task."""
+        able = (w for w in self._workers.values() if w.able and not w.slowed)
+        active = list(islice(able, self._config.pool.workers))
         # Level by level, so that few tasks spread over all workers.
         for level in range(_TASKS_PER_WORKER):
-            for pid, worker in able:
-                if len(worker.tasks) == level and (task := self._next_for(worker)):
-                    worker.assign(task)
-                    self._flush(pid, worker)
+            for worker in active:
+                if len(worker.tasks) == level and (task := self._waiting.take()):
+                    self._give(worker, task)
 
-    def _next_for(self, worker: Worker) -> Task | None:
-        """Nothing queues behind a slow task; slow ones come last, to as many workers again."""
-        if self._queue and not worker.slowed:
-            return self._queue.popleft()
-        slowed = sum(worker.slowed for worker in self._workers.values())
-        if self._slow and not worker.tasks and slowed < self._config.pool.workers:
-            return self._slow.popleft()
-        return None
+    def _feed_spare(self) -> None:
+        """Slow tasks, to idle workers: enough others remain for those that are not slow."""
+        room = self._config.pool.workers - sum(w.slowed for w in self._workers.values())
+        idle = [w for w in self._workers.values() if w.able and not w.tasks]
+        for worker in idle[: max(0, room)]:
+            if task := self._waiting.take_slow():
+                self._give(worker, task)
+
+    def _give(self, worker: Worker, task: Task) -> None:
+        worker.assign(task)
+        self._flush(worker)
 
     def _top_up(self) -> None:
-        ready = sum(not (w.retiring or w.slowed) for w in self._workers.values())
-        for _ in range(self._config.pool.workers - ready - len(self._forking)):
+        """Twice `workers` processes: the others are spare, or busy with slow tasks."""
+        present = sum(not w.retiring for w in self._workers.values()) + len(self._forking)
+        for _ in range(self._processes - present):
             self._forking.append((self._server.fork(), time.monotonic()))
 
     def _replace_server(self) -> None:
         """The fork server is gone, and its workers with it."""
-        workers = list(self._workers.values())
+        workers, unready = list(self._workers.values()), len(self._starts())
         for worker in workers:
-            self._collect(worker)
+            self._read(worker)
         self._detach()
         self._server.stop()
         for worker in workers:
             self._requeue(worker, "the fork server died")
+        self._mourn(unready, "the fork server died")
         self._server = self._another_server()
         self._selector = selectors.DefaultSelector()
         self._attach()

@@ -5,7 +5,8 @@ next to nothing, and the process that holds the pool, which has threads, is neve
 
 The control socket carries packets. In: `fork` with the worker's channel attached, `kill PID`.
 Out, as JSON: {"ready": true} or {"failed": reason} once; then {"forked": PID} for each `fork`, in
-order, and {"exited": PID, "reason": text} for each worker that ended.
+order, and {"exited": PID, "reason": text} for each worker that ended. A worker that is ready for
+items says so by an empty line on its channel.
 """
 
 from __future__ import annotations
@@ -92,6 +93,7 @@ class ForkServer:
             for inherited in (self._control, self._woken, self._wake):
                 inherited.close()
             self._confinement.apply()
+            channel.sendall(b"\n")
             worker.serve(channel, self._verifier)
             code = 0
         finally:

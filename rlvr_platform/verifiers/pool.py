@@ -46,10 +46,13 @@ class VerifierPool:
     Each item has `config.pool.deadline_s` seconds from the moment a worker starts on it; past
     that the worker is killed and the item's verdict is `timeout`. An item over which a worker
     dies is tried once more within the same deadline, then its verdict is `error`. Other items
-    never suffer: one that is far slower than the average makes way for those that wait and is
-    started again after them, by up to `workers` more processes, with its whole deadline. Verdicts
-    come within the deadline plus a second of that start. Processes are replaced between two items
-    after `recycle_after` verdicts or `recycle_growth_mib` of growth.
+    never suffer: one that is far slower than most makes way for those that wait and is started
+    again after them, the third time beside them and with its whole deadline. Verdicts come within
+    the deadline plus a second of the last start. `workers` processes judge; as many more stand by
+    to replace them at once or judge slow items. They are replaced between two items after
+    `recycle_after` verdicts or `recycle_growth_mib` of growth.
+
+    Verifiers must be pure: an item may be judged more than once.
 
     What verifiers print is discarded. `factory` names a `module:function` that builds the
     verifier from `config.use`, called once, in a process that must stay free of threads.

@@ -50,14 +50,30 @@ class OwnMemory:
         return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE") / _MIB
 
 
+def cpu_seconds(pid: int) -> float:
+    """Processor time of a process (Linux); 0 once it has ended, or where that cannot be known."""
+    try:
+        # The clock of a process, as clock_getcpuclockid(3) makes it.
+        return time.clock_gettime(~pid << 3 | 2)
+    except OSError:
+        return 0.0
+
+
 @dataclass(eq=False, slots=True)
 class Worker:
     """A worker's channel and what it is busy with. The first task is the one being judged."""
 
+    pid: int
     channel: socket.socket
+    memory: OwnMemory | None = None
+    """None when it ended at once."""
     tasks: deque[Task] = field(default_factory=deque)
-    since: float = 0.0
-    """When the first task started, on the monotonic clock."""
+    since: float = field(default_factory=time.monotonic)
+    """When the first task, or the process itself, started; on the monotonic clock."""
+    ready: bool = False
+    """It has said that it waits for tasks."""
+    off_cpu_s: float = 0.0
+    """Seconds without a processor since then, at the last look: it slept or was kept waiting."""
     unsent: memoryview = field(default_factory=lambda: memoryview(b""))
     unread: bytes = b""
     hung_up: bool = False
@@ -68,25 +84,35 @@ class Worker:
     """It finishes what it has and gets nothing more."""
     judged: int = 0
     """Verdicts so far."""
-    memory: OwnMemory | None = None
-    """Known once the worker runs."""
+    _cpu_before: float = 0.0
+    """Processor time when the first task started."""
 
     @property
     def able(self) -> bool:
         """Whether it takes another task."""
-        return not (self.hung_up or self.retiring)
+        return self.ready and not (self.hung_up or self.retiring)
 
     @property
     def slowed(self) -> bool:
-        """Whether it is busy with a task that made way for the others before."""
-        return bool(self.tasks) and self.tasks[0].postponed
+        """Whether it is busy with a slow task."""
+        return bool(self.tasks) and self.tasks[0].slow
 
     def assign(self, task: Task) -> None:
         """Queue a task for this worker; `flush` sends it."""
         if not self.tasks:
-            self.since = time.monotonic()
+            self.begin()
         self.tasks.append(task)
         self.unsent = memoryview(bytes(self.unsent) + task.payload)
+
+    def begin(self) -> None:
+        """Start timing the first task."""
+        self.since, self.off_cpu_s = time.monotonic(), 0.0
+        self._cpu_before = cpu_seconds(self.pid)
+
+    def look(self) -> None:
+        """Bring `off_cpu_s` up to date."""
+        on_cpu_s = cpu_seconds(self.pid) - self._cpu_before
+        self.off_cpu_s = max(0.0, time.monotonic() - self.since - on_cpu_s)
 
     def flush(self) -> bool:
         """Send what the channel takes now; True when nothing is left to send."""
@@ -105,7 +131,10 @@ class Worker:
         The iterator raises ValueError at what is no answer.
         """
         *lines, self.unread = (self.unread + self._arrived()).split(b"\n")
-        yield from map(json.loads, lines)
+        for line in lines:
+            if line:
+                yield json.loads(line)
+            self.ready = True
         if len(self.unread) > _LONGEST_ANSWER:
             raise ValueError("an answer without an end")
 
@@ -152,14 +181,14 @@ class ForkServerProcess:
         theirs.close()
         self._await_ready()
 
-    def fork(self) -> Worker:
-        """Ask for a worker; its process id arrives with the next `forked` message."""
+    def fork(self) -> socket.socket:
+        """Ask for a worker, by its channel; its process id arrives with a `forked` message."""
         ours, theirs = socket.socketpair()
         with theirs:
             socket.send_fds(self.control, [b"fork"], [theirs.fileno()])
         ours.setblocking(False)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _CHANNEL_BYTES)
-        return Worker(ours)
+        return ours
 
     def kill(self, pid: int) -> None:
         """Have the worker and its children killed."""

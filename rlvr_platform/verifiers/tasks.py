@@ -12,6 +12,8 @@ from rlvr_platform.config.verifier import VerifierConfig
 from rlvr_platform.types import Outcome, Verdict
 from rlvr_platform.verifiers.base import reward_of
 
+_TRIES_IN_TURN = 2
+
 
 @dataclass(frozen=True, slots=True)
 class GradeItem:
@@ -54,7 +56,7 @@ class Submission:
 class Task:
     """One item on its way to a verdict."""
 
-    __slots__ = ("_index", "_submission", "deaths", "payload", "postponed", "spent")
+    __slots__ = ("_index", "_submission", "deaths", "made_way", "payload", "spent", "tried_s")
 
     def __init__(self, submission: Submission, index: int, item: GradeItem) -> None:
         self._submission, self._index = submission, index
@@ -64,8 +66,20 @@ class Task:
         self.spent = 0.0
         """Seconds taken by workers that died over this item."""
         self.deaths = 0
-        self.postponed = False
-        """It was too slow to hold up the others, and has its whole deadline now."""
+        self.made_way = 0
+        """How often it was too slow to hold up the others; it starts anew each time."""
+        self.tried_s = 0.0
+        """Seconds that it had the last time."""
+
+    @property
+    def slow(self) -> bool:
+        """Whether it made way twice: it has its whole deadline now, beside the others."""
+        return self.made_way == _TRIES_IN_TURN
+
+    def make_way(self, tried_s: float) -> None:
+        """Let the others go first, after `tried_s` seconds."""
+        self.made_way += 1
+        self.tried_s = tried_s
 
     def deliver(
         self, outcome: str, extracted: str, rule: str, seconds: float, score: float | None = None

@@ -42,7 +42,7 @@ HARD = [
 
 
 def build_endless(config: Any) -> Verifier:
-    """The math verifier, but for one completion over which it never ends."""
+    """The math verifier, but for completions that say how long they take."""
     return _Endless(build_verifier(config))
 
 
@@ -53,7 +53,11 @@ class _Endless:
     def verify(self, prediction: str, gold: str, options: Any) -> Finding:
         if prediction == ENDLESS.prediction:
             re.match(r"(a+)+$", "a" * 60 + "b")
-        return self._inner.verify(prediction, gold, options)
+        if options:
+            end = time.process_time() + options["seconds"]
+            while time.process_time() < end:
+                pass
+        return self._inner.verify(prediction, gold, {})
 
 
 def completions() -> list[GradeItem]:
@@ -83,8 +87,10 @@ def _generated() -> list[GradeItem]:
 def measure(verdicts: int = VERDICTS) -> dict[str, float]:
     """Medians of three runs; `*_over_*` and `*_slowdown` are ratios of what was measured here.
 
-    A quarter of the items is bad in `hard_*` and `endless_*`. Endless ones cost the others the
-    time in which the pool finds out; milliseconds for each healthy item say how much that is.
+    A quarter of the items is bad in `hard_*` and `endless_*`, beside ordinary mathematics or
+    beside items that take 1 and 10 ms. `slowdown` is the time until the healthy ones have their
+    verdicts over the time without the bad ones; `slowdown_over_ordinary` over the time with
+    ordinary items in place of the bad ones, which share the pool too.
     """
     items = completions()
     logging.getLogger("math_verify").setLevel(logging.ERROR)
@@ -108,6 +114,8 @@ def measure(verdicts: int = VERDICTS) -> dict[str, float]:
         "two_workers_over_plain_throughput": plain / both,
         **_hangs("hard", items, HARD),
         **_hangs("endless", items, [ENDLESS]),
+        **_hangs("endless_1_ms", _lasting(items, 0.001), [ENDLESS]),
+        **_hangs("endless_10_ms", _lasting(items, 0.01), [ENDLESS]),
         **_memory(items, verdicts),
     }
 
@@ -129,25 +137,38 @@ def _timed(run: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
+def _lasting(items: Sequence[GradeItem], seconds: float) -> list[GradeItem]:
+    """The same items, each with so much more work."""
+    return [GradeItem(item.prediction, item.gold, {"seconds": seconds}) for item in items]
+
+
 def _hangs(name: str, items: Sequence[GradeItem], bad: Sequence[GradeItem]) -> dict[str, float]:
-    """Healthy items with one bad item after every three: what that costs the healthy ones."""
-    healthy, mixed = items[: len(items) // 4], []
-    for i, item in enumerate(healthy):
-        mixed += [item, *([bad[i // 3 % len(bad)]] if i % 3 == 2 else [])]
-    alone, beside, wrong = [], [], 0
+    """Healthy items with another one after every three: what that costs the healthy ones."""
+    quarter = len(items) // 4
+    healthy, others = items[:quarter], items[quarter : quarter + quarter // 3]
+    alone, ordinary, beside, wrong = [], [], [], 0
     for _ in range(REPEATS):
         with _pool(WORKERS) as pool:
-            pool.grade(items[:40])
+            pool.grade(items[-80:])
             seconds, expected = _finish(pool, healthy, healthy)
             alone.append(seconds)
-            seconds, found = _finish(pool, mixed, healthy)
+            ordinary.append(_finish(pool, _interleaved(healthy, others), healthy)[0])
+            seconds, found = _finish(pool, _interleaved(healthy, bad), healthy)
             beside.append(seconds)
         wrong += sum(a.outcome is not b.outcome for a, b in zip(expected, found, strict=True))
     return {
-        f"{name}_healthy_ms_per_item": 1e3 * statistics.median(beside) / len(healthy),
+        f"{name}_healthy_ms_per_item": 1e3 * statistics.median(beside) / quarter,
         f"{name}_slowdown": statistics.median(beside) / statistics.median(alone),
+        f"{name}_slowdown_over_ordinary": statistics.median(beside) / statistics.median(ordinary),
         f"{name}_misscored": float(wrong),
     }
+
+
+def _interleaved(healthy: Sequence[GradeItem], others: Sequence[GradeItem]) -> list[GradeItem]:
+    mixed: list[GradeItem] = []
+    for i, item in enumerate(healthy):
+        mixed += [item, *([others[i // 3 % len(others)]] if i % 3 == 2 else [])]
+    return mixed
 
 
 def _finish(

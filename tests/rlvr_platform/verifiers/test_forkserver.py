@@ -47,6 +47,7 @@ def test_workers_are_forked_killed_and_reported():
         socket.send_fds(control, [b"fork"], [theirs.fileno()])
         theirs.close()
         pid = json.loads(control.recv(4096))["forked"]
+        assert ours.recv(2) == b"\n"  # It is ready.
         control.send(b"kill %d" % os.getpid())  # Not one of its workers: ignored.
         control.send(b"kill %d" % pid)
         exited = json.loads(control.recv(4096))
@@ -63,6 +64,7 @@ def test_a_worker_whose_channel_closes_ends_by_itself():
         socket.send_fds(control, [b"fork"], [theirs.fileno()])
         theirs.close()
         pid = json.loads(control.recv(4096))["forked"]
+        assert ours.recv(2) == b"\n"
         ours.close()
         exited = json.loads(control.recv(4096))
         assert exited == {"exited": pid, "reason": "the verifier process exited with status 0"}

@@ -4,12 +4,13 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 
 import pytest
 
 from rlvr_platform.config.verifier import VerifierConfig
 from rlvr_platform.config.verifiers_more import ExactVerifier
-from rlvr_platform.verifiers.processes import OwnMemory, Worker
+from rlvr_platform.verifiers.processes import OwnMemory, Worker, cpu_seconds
 from rlvr_platform.verifiers.tasks import GradeItem, Submission
 
 _GROWING = """
@@ -43,7 +44,7 @@ def channel():
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     with ours, theirs:
-        yield Worker(ours), theirs
+        yield Worker(os.getpid(), ours), theirs
 
 
 def test_answers_are_read_as_far_as_they_have_arrived(channel):
@@ -67,12 +68,37 @@ def test_what_is_no_answer_raises_after_the_answers_before_it(channel):
 
 
 def test_a_worker_on_a_slow_task_or_about_to_end_is_not_for_other_tasks(channel):
-    worker, _ = channel
+    worker, other = channel
     (task,) = Submission([GradeItem("a", "b")], VerifierConfig(use=ExactVerifier())).tasks
+    assert not worker.able
+    other.sendall(b"\n")
+    assert list(worker.answers()) == []
     assert worker.able
-    assert not worker.slowed
     worker.assign(task)
-    task.postponed = True
+    task.make_way(0.1)
+    assert not worker.slowed
+    task.make_way(0.1)
     assert worker.slowed
     worker.retiring = True
     assert not worker.able
+
+
+def test_time_without_a_processor_is_told_from_time_with_one(channel):
+    worker, _ = channel
+    worker.begin()
+    end = time.process_time() + 0.1
+    while time.process_time() < end:
+        pass
+    time.sleep(0.2)
+    worker.look()
+    elapsed = time.monotonic() - worker.since
+    assert 0.2 <= worker.off_cpu_s <= elapsed - 0.1
+    worker.begin()
+    assert worker.off_cpu_s == 0.0
+
+
+def test_the_processor_time_of_a_process_that_ended_is_nothing():
+    process = subprocess.Popen(["true"])
+    process.wait(timeout=10)
+    assert cpu_seconds(process.pid) == 0.0
+    assert cpu_seconds(os.getpid()) == pytest.approx(time.process_time(), abs=0.05)

@@ -1,0 +1,74 @@
+"""When an item that keeps others waiting should make way: learnt from how long items take."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+import numpy as np
+
+_TRIES = 128
+"""Remembered."""
+_FINISHED_TRIES = 16
+"""Below this number every item may take its whole deadline."""
+_NEWS = 32
+"""Tries after which the patience is worked out again."""
+_MARGIN = 1.5
+_REPLACEMENT_S = 0.004
+"""Of processor time to end a process and to fork and warm another. No item makes way for less."""
+_EXTRA_WORK = 0.1
+"""The most that starting items again may add to all work, as a share."""
+
+
+class Pace:
+    """The times of the latest items, and the patience that follows from them.
+
+    The patience is the quantum of the largest Gittins index (Gittins 1979, Bandit processes and
+    dynamic allocation indices): it makes the expected number of verdicts per second of work
+    largest, where an item that makes way costs the patience and the replacement of its process.
+    """
+
+    def __init__(self, deadline_s: float) -> None:
+        self._deadline_s = deadline_s
+        self._seconds: deque[float] = deque(maxlen=_TRIES)
+        """Infinite for items that have not ended."""
+        self._news = 0
+        self.patience_s = math.inf
+        """Seconds after which an item makes way."""
+
+    def finished(self, seconds: float) -> None:
+        """An item had its verdict at the first try."""
+        self._seconds.append(seconds)
+        self._learn()
+
+    def unfinished(self) -> None:
+        """An item made way or met its deadline."""
+        self._seconds.append(math.inf)
+        self._learn()
+
+    def finished_later(self, seconds: float) -> None:
+        """An item that had made way has its verdict; `seconds` is what its first try had needed."""
+        if math.inf in self._seconds:
+            self._seconds[self._seconds.index(math.inf)] = seconds
+        self._learn()
+
+    def _learn(self) -> None:
+        self._news += 1
+        if self._news >= _NEWS:
+            self._news = 0
+            self.patience_s = self._best_patience()
+
+    def _best_patience(self) -> float:
+        finished = np.sort([seconds for seconds in self._seconds if seconds < math.inf])
+        if len(finished) < _FINISHED_TRIES:
+            return math.inf
+        patience = np.maximum(_REPLACEMENT_S, _MARGIN * finished)
+        done = np.searchsorted(finished, patience, side="right")
+        extra = (len(self._seconds) - done) * (patience + _REPLACEMENT_S)
+        rate = done / (np.cumsum(finished)[done - 1] + extra)
+        endless = len(self._seconds) - len(finished)
+        work = finished.sum() + endless * self._deadline_s
+        affordable = extra <= _EXTRA_WORK * work
+        affordable[-1] = True  # Nothing that ever finished makes way.
+        rate[~affordable] = 0.0
+        return float(patience[rate == rate.max()].max())

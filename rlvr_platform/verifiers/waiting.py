@@ -1,0 +1,81 @@
+"""The tasks that wait for a worker: a multilevel feedback queue (Corbató 1962)."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable
+
+from rlvr_platform.verifiers.pace import Pace
+from rlvr_platform.verifiers.tasks import Task
+
+_SECOND_TRY = 4.0
+"""Times the first."""
+
+
+class Waiting:
+    """Ordinary tasks, then those that made way once, then the slow ones, which did so twice.
+
+    A task that made way starts anew. The second try is short too, so that who made way by mistake
+    does not wait for the deadlines of those who did so rightly.
+    """
+
+    def __init__(self, deadline_s: float) -> None:
+        self._pace = Pace(deadline_s)
+        self._levels: tuple[deque[Task], ...] = (deque(), deque(), deque())
+
+    def __bool__(self) -> bool:
+        return any(self._levels)
+
+    def add(self, tasks: Iterable[Task]) -> None:
+        """Behind all others of their level."""
+        for task in tasks:
+            self._levels[task.made_way].append(task)
+
+    def give_back(self, tasks: Iterable[Task]) -> None:
+        """In front of all others: they were taken before."""
+        for task in reversed(list(tasks)):
+            self._levels[task.made_way].appendleft(task)
+
+    def take(self) -> Task | None:
+        """The next task that is not slow."""
+        return next((level.popleft() for level in self._levels[:2] if level), None)
+
+    def take_slow(self) -> Task | None:
+        """The next slow task, once no other waits."""
+        return None if any(self._levels[:2]) or not self._levels[2] else self._levels[2].popleft()
+
+    def take_all(self) -> list[Task]:
+        """All there are, when the pool ends."""
+        tasks = [task for level in self._levels for task in level]
+        for level in self._levels:
+            level.clear()
+        return tasks
+
+    def patience_s(self, task: Task, followed: bool) -> float:
+        """Seconds that a task in work may take before it makes way.
+
+        `followed` says whether its worker has another task for afterwards.
+        """
+        if task.slow or not (followed or any(self._levels[:2])):
+            return math.inf
+        return self._pace.patience_s * (_SECOND_TRY if task.made_way else 1.0)
+
+    def make_way(self, task: Task, seconds: float) -> None:
+        """Let the others go before a task that was stopped after `seconds`."""
+        if not task.made_way:
+            self._pace.unfinished()
+        task.make_way(seconds)
+        self.add([task])
+
+    def judged(self, task: Task, seconds: float) -> None:
+        """Learn from the time of a verdict."""
+        if task.made_way:
+            self._pace.finished_later(max(seconds, task.tried_s))
+        else:
+            self._pace.finished(seconds)
+
+    def timed_out(self, task: Task) -> None:
+        """Learn that there was no verdict within the deadline."""
+        if not task.made_way:
+            self._pace.unfinished()

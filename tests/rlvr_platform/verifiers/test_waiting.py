@@ -1,0 +1,89 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlvr_platform.config.verifier import VerifierConfig
+from rlvr_platform.config.verifiers_more import ExactVerifier
+from rlvr_platform.verifiers.tasks import GradeItem, Submission
+from rlvr_platform.verifiers.waiting import Waiting
+
+
+def tasks(count):
+    items = [GradeItem(str(i), str(i)) for i in range(count)]
+    return Submission(items, VerifierConfig(use=ExactVerifier())).tasks
+
+
+def taught(seconds=0.1):
+    waiting = Waiting(deadline_s=5.0)
+    for task in tasks(32):
+        waiting.judged(task, seconds)
+    return waiting
+
+
+def test_who_made_way_comes_after_the_ordinary_and_who_did_so_twice_last():
+    waiting, (ordinary, once, twice) = Waiting(5.0), tasks(3)
+    twice.make_way(0.1)
+    for task in (twice, once):
+        waiting.make_way(task, 0.1)
+    waiting.add([ordinary])
+    assert waiting.take_slow() is None
+    assert [waiting.take(), waiting.take(), waiting.take()] == [ordinary, once, None]
+    assert (waiting.take_slow(), waiting.take_slow()) == (twice, None)
+    assert not waiting
+
+
+def test_what_is_given_back_goes_first_and_keeps_its_order():
+    waiting, (a, b, c) = Waiting(5.0), tasks(3)
+    waiting.add([c])
+    waiting.give_back([a, b])
+    assert [waiting.take() for _ in range(3)] == [a, b, c]
+
+
+def test_only_what_others_wait_for_makes_way_and_the_slow_never():
+    waiting, (task, other) = taught(), tasks(2)
+    assert waiting.patience_s(task, followed=False) == math.inf
+    assert waiting.patience_s(task, followed=True) == pytest.approx(0.15)
+    waiting.add([other])
+    assert waiting.patience_s(task, followed=False) == pytest.approx(0.15)
+    task.make_way(0.15)
+    assert waiting.patience_s(task, followed=False) == pytest.approx(0.6)
+    task.make_way(0.6)
+    assert waiting.patience_s(task, followed=True) == math.inf
+
+
+def test_slow_tasks_that_wait_hold_up_nobody():
+    waiting, (task, slow) = taught(), tasks(2)
+    slow.make_way(0.1)
+    waiting.make_way(slow, 0.6)
+    assert waiting.patience_s(task, followed=False) == math.inf
+
+
+def test_a_time_out_counts_as_an_item_that_did_not_end():
+    waiting, (task, *others) = Waiting(5.0), tasks(128)
+    for other in others[:112]:
+        waiting.timed_out(other)
+    for other in others[-15:]:
+        waiting.judged(other, 0.1)
+    assert waiting.patience_s(task, followed=True) == math.inf
+
+
+@given(st.lists(st.sampled_from(["add", "back", "way", "take", "slow"]), max_size=60))
+def test_no_task_is_lost_or_doubled_whatever_happens(steps):
+    waiting, fresh, held = Waiting(5.0), tasks(60), []
+    added = []
+    for step in steps:
+        if step == "add":
+            added.append(fresh.pop())
+            waiting.add(added[-1:])
+        elif step in ("take", "slow"):
+            task = waiting.take() if step == "take" else waiting.take_slow()
+            held += [task] if task else []
+        elif held and step == "back":
+            waiting.give_back([held.pop()])
+        elif held and not held[-1].slow:
+            waiting.make_way(held.pop(), 0.1)
+        assert bool(waiting) == (len(held) < len(added))
+    assert sorted(map(id, [*held, *waiting.take_all()])) == sorted(map(id, added))
+    assert not waiting
