@@ -45,8 +45,10 @@ class MathEquivalence:
     def __init__(self, policy: MathVerifier | None = None) -> None:
         self._policy = policy or MathVerifier()
         sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION_LIMIT))
-        # The first call builds the LaTeX parser's tables; forked workers inherit them.
+        # First calls build tables and choose a prime; forked workers inherit them.
         _same_for_math_verify(r"\frac{1}{2}", "0.5")
+        self.verify(r"\boxed{x + \sqrt{2}}", r"\sqrt{2} + x", {})
+        self.verify(r"\boxed{x + 1}", "1 + x", {})
 
     def verify(self, prediction: str, gold: str, options: Mapping[str, Any]) -> Finding:
         """`options` may override the policy's fields for this prompt.

@@ -12,6 +12,7 @@ from typing import Any
 import mpmath
 
 from rlvr_platform.verifiers.math_expression import Node, symbols
+from rlvr_platform.verifiers.math_modular import NotRational, same_rational_function
 
 _MAX_BITS = 200_000
 """Numerators and denominators that exact arithmetic may reach."""
@@ -43,7 +44,10 @@ def same_value(a: Node, b: Node) -> bool:
     names = symbols(a) | symbols(b)
     if not names:
         return _same_constant(a, b)
-    return _same_function(a, b, names)
+    try:
+        return same_rational_function(a, b, names)
+    except NotRational:
+        return _same_function(a, b, names)
 
 
 def exact(node: Node) -> Fraction | None:
