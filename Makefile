@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 export GPU VLLM_CPU_WHEEL TORCH_INDEX_URL PYTHON
 
-.PHONY: help setup train test check bench bench-methods docs clean
+.PHONY: help setup train test check bench bench-methods chaos docs clean
 
 help:
 	@echo "make setup        the environment in .venv; GPU=1 for CUDA"
@@ -10,6 +10,7 @@ help:
 	@echo "make test         all tests; ARGS='-m \"not slow\"'"
 	@echo "make check        lint, format, types, import contracts"
 	@echo "make bench        benchmarks: the methods' decisions, and a training step against TRL's"
+	@echo "make chaos        faults in real runs, about 40 minutes; ARGS='--only kills --runs 8'"
 	@echo "make docs         docs/configuration.md and docs/metrics.md from the code"
 	@echo "make clean        caches and build leftovers; .venv and runs/ stay"
 
@@ -33,6 +34,9 @@ bench: setup bench-methods
 
 bench-methods: setup
 	$(PY) tests/benchmarks/methods.py
+
+chaos: setup
+	$(PY) tests/chaos/run.py $(ARGS)
 
 docs: setup
 	$(PY) -m rlvr_platform.config.docs docs/configuration.md

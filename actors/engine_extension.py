@@ -6,11 +6,13 @@ importing it registers the transport with vLLM's weight-transfer factory.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from safetensors import safe_open
+from tqdm import tqdm
 from vllm.distributed.weight_transfer import WeightTransferEngineFactory
 from vllm.distributed.weight_transfer.base import (
     WeightTransferEngine,
@@ -23,6 +25,9 @@ from vllm.model_executor.model_loader.reload import (
 )
 
 from actors.engine import BACKEND
+
+# Its default lock is a named semaphore in /dev/shm, which stays there when the engine is killed.
+tqdm.set_lock(threading.RLock())
 
 
 class EngineExtension:

@@ -55,8 +55,18 @@ def full_disk(path: Path, need: float) -> Iterator[None]:
         yield
     except Exception as error:
         free, _ = free_space(path)
-        if free >= _NOTHING_LEFT and os.strerror(errno.ENOSPC) not in str(error):
+        told = os.strerror(errno.ENOSPC) in str(error)
+        if free >= _NOTHING_LEFT and not told:
             raise
+        if free >= _NOTHING_LEFT:
+            raise ClusterError(
+                f"a disk became full while {path} was written; that of the path itself has "
+                f"{in_words(free)} free now",
+                f"about {in_words(need)} free there, and room where Ray keeps its files "
+                "(cluster.temp_dir), to which a full object store spills",
+                "free some space, or raise cluster.object_store_gib; what was written before is "
+                "untouched",
+            ) from error
         raise ClusterError(
             f"the disk of {path} became full while it was written",
             f"about {in_words(need)} free, and room for what else goes there meanwhile",

@@ -4,9 +4,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rlvr_platform.config.verifier import VerifierConfig
+from rlvr_platform.config.verifier import PoolConfig, VerifierConfig
 from rlvr_platform.config.verifiers_math import MathVerifier, NumericVerifier
-from rlvr_platform.config.verifiers_more import ExactVerifier, RegexVerifier
+from rlvr_platform.config.verifiers_more import ExactVerifier, FunctionVerifier, RegexVerifier
+from rlvr_platform.errors import InputError
 from rlvr_platform.types import Prompt
 from rlvr_platform.verifiers.gold import check_gold
 from rlvr_platform.verifiers.pool import VerifierPool
@@ -35,6 +36,16 @@ def test_gold_that_cannot_verify_against_itself_is_listed_with_its_place(use, go
         assert entry.source == "tasks"
         assert entry.gold == golds[entry.index - 10]
         assert entry.reason
+
+
+def test_a_verifier_that_never_answers_is_given_up_after_a_few_gold_answers(tmp_path):
+    (tmp_path / "slow.py").write_text("import time\ndef judge(*_): time.sleep(60)\n")
+    use = FunctionVerifier(path=f"{tmp_path}/slow.py:judge")
+    with (
+        VerifierPool(VerifierConfig(use=use, pool=PoolConfig(workers=4, deadline_s=0.2))) as pool,
+        pytest.raises(InputError, match=r"none of the first 16 gold answers gets a verdict"),
+    ):
+        check_gold(prompts(["1"] * 5000), pool)
 
 
 def test_gold_answers_of_a_real_data_set_verify_against_themselves():
