@@ -58,7 +58,7 @@ def full_disk(path: Path, need: float) -> Iterator[None]:
         told = os.strerror(errno.ENOSPC) in str(error)
         if free >= _NOTHING_LEFT and not told:
             raise
-        if free >= _NOTHING_LEFT:
+        if free >= max(need, _NOTHING_LEFT):
             raise ClusterError(
                 f"a disk became full while {path} was written; that of the path itself has "
                 f"{in_words(free)} free now",
