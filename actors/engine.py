@@ -27,6 +27,9 @@ IN_PROCESS_EXECUTOR = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 """On CPU vLLM would give its only worker a process of its own, which waits for work in a loop
 that takes a whole core for a second after every step: the core that the learner needs."""
 
+ALIVE_POLL_S = 0.25
+"""Between looks at whether the engine's process lives."""
+
 _FINISH = {"stop": Finish.STOP, "length": Finish.LENGTH}
 
 
@@ -237,7 +240,7 @@ class Engine:
         failed = f"weight sync failed in the engine's phase '{name}'"
         try:
             async with asyncio.timeout(timeout_s):
-                return await work
+                return await self._while_alive(work)
         except TimeoutError:
             raise EngineLost(f"{failed}: no answer within {timeout_s:g} s") from None
         except EngineDeadError as error:
@@ -248,6 +251,19 @@ class Engine:
                 "every phase to finish",
                 "see the engine's log above",
             ) from None
+
+    async def _while_alive(self, work: Any) -> Any:
+        """Await `work`. vLLM lets a call wait for ever when the engine dies under it."""
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        task = asyncio.ensure_future(work)
+        try:
+            while not (await asyncio.wait({task}, timeout=ALIVE_POLL_S))[0]:
+                if self._llm.errored:
+                    raise EngineDeadError
+            return task.result()
+        finally:
+            task.cancel()
 
     def shutdown(self) -> None:
         self._llm.shutdown()
