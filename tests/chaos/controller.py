@@ -74,7 +74,9 @@ def resumed(folder: Path, moment: Moment, whole: Run) -> Outcome:
     try:
         with start(folder, OVERRIDES, CONFIG) as live:
             _kill(live, moment)
-            problems += [f"after the kill: {left}" for left in live.leftovers()]
+            # Ray's own agents take a minute or two to miss their parent: looked at in the end.
+            left = [name for name in live.leftovers() if name.startswith("/dev/shm")]
+            problems += [f"after the kill: {name}" for name in left]
         with start(folder, OVERRIDES, CONFIG, options=["--resume"]) as live:
             run = live.finish()
             problems += live.leftovers()
