@@ -25,6 +25,10 @@ State = dict[str, bytes]
 """Content of the files that `save` writes, by name."""
 
 
+def _files(folder: Path) -> State:
+    return {file.name: file.read_bytes() for file in folder.glob("*")}
+
+
 @ray.remote
 class AllocatorActor(Member):
     """Decides how many rollouts each prompt of a step gets, and learns from what they became."""
@@ -59,7 +63,7 @@ class AllocatorActor(Member):
         """What `save` writes."""
         with TemporaryDirectory() as folder:
             self._allocator.save(Path(folder))
-            return {file.name: file.read_bytes() for file in Path(folder).iterdir()}
+            return _files(Path(folder))
 
     def restore(self, state: State) -> None:
         """Go on from `state`; from the beginning when it is empty."""
@@ -106,8 +110,10 @@ class RemoteAllocator:
         await self._call("save", str(folder))
 
     async def load(self, folder: Path) -> None:
+        # First, since an actor that is lost from now on goes on from here.
+        self._state = await asyncio.to_thread(_files, folder)
+        self._requests.clear()
         await self._call("load", str(folder))
-        await self._snapshot()
 
     async def _begin(self, actors: Actors) -> None:
         call = actors[0].start.remote(self._prompts)

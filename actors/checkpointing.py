@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable
 from pathlib import Path
 
+from actors.deadlines import all_ended
 from rlvr_platform.config.checkpoint import CheckpointConfig
 from rlvr_platform.ports import Ports
 from rlvr_platform.recorder import Recorder
@@ -25,10 +25,13 @@ async def save(
     with recorder.run.new_checkpoint(state.step) as folder:
         for part in (BUFFER_FOLDER, ALLOCATOR_FOLDER):
             (folder / part).mkdir()
-        await _all_ended(
-            ports.learner.save(folder),
-            ports.buffer.save(folder / BUFFER_FOLDER),
-            ports.allocator.save(folder / ALLOCATOR_FOLDER),
+        # Until the last one has ended: an error removes the folder.
+        await all_ended(
+            [
+                ports.learner.save(folder),
+                ports.buffer.save(folder / BUFFER_FOLDER),
+                ports.allocator.save(folder / ALLOCATOR_FOLDER),
+            ]
         )
         state.write(folder)
     ports.learner.saved(recorder.run.checkpoint(state.step))
@@ -40,13 +43,6 @@ async def save(
         removed=[old.name for old in retained.removed],
         measured=retained.measured,
     )
-
-
-async def _all_ended(*saves: Awaitable[None]) -> None:
-    """Raise the first error only once nobody writes any more: the folder is removed then."""
-    for result in await asyncio.gather(*saves, return_exceptions=True):
-        if isinstance(result, BaseException):
-            raise result
 
 
 async def load(folder: Path, ports: Ports) -> TrainingState:

@@ -225,26 +225,28 @@ class Controller:
         """Train on each step's groups once they are all in."""
         for step in range(self.step + 1, self._config.steps + 1):
             timer = StepTimer()
-            with timer.phase("idle_learner"):
-                taking = self._ports.buffer.take(step)
-                groups, buffered = await self._unless_stopped(taking)
-            fresh = compose(groups, step, self._version, self._trigger, self._config)
-            await self._require_verdicts(step, groups, fresh)
-            composition = await self._with_replay(step, fresh)
-            observation = observe(groups, self._config.verifier)
-            update, _ = await asyncio.gather(
-                self._update(composition.batch), self._observe(step, observation)
-            )
-            self._trigger = composition.trigger
-            await self._record_rollouts(step, composition)
-            record = {
-                **composition.metrics,
-                **group_metrics(groups, self._config.verifier.pool.workers),
-                **allocation_metrics(self._allocations.pop(step), observation),
-                **buffer_metrics(buffered),
-                **(update_metrics(update) if update else {}),
-            }
-            await self._finish_step(step, record, timer)
+            await self._finish_step(step, await self._train(step, timer), timer)
+
+    async def _train(self, step: int, timer: StepTimer) -> dict[str, float]:
+        """Everything up to the step's metrics; nothing here refers to its rollouts afterwards."""
+        with timer.phase("idle_learner"):
+            groups, buffered = await self._unless_stopped(self._ports.buffer.take(step))
+        fresh = compose(groups, step, self._version, self._trigger, self._config)
+        await self._require_verdicts(step, groups, fresh)
+        composition = await self._with_replay(step, fresh)
+        observation = observe(groups, self._config.verifier)
+        updated, _ = await asyncio.gather(
+            self._update(composition.batch), self._observe(step, observation)
+        )
+        self._trigger = composition.trigger
+        await self._record_rollouts(step, composition)
+        return {
+            **composition.metrics,
+            **group_metrics(groups, self._config.verifier.pool.workers),
+            **allocation_metrics(self._allocations.pop(step), observation),
+            **buffer_metrics(buffered),
+            **updated,
+        }
 
     async def _with_replay(self, step: int, fresh: Composition) -> Composition:
         """Add rollouts of earlier steps, and store this step's for later ones."""
@@ -278,14 +280,14 @@ class Controller:
         if self._recording is not None:
             await self._recording
 
-    async def _update(self, batch: TrainBatch) -> Update | None:
-        """Learn and publish; with nothing to train on, the version stays what it is."""
+    async def _update(self, batch: TrainBatch) -> dict[str, float]:
+        """Learn, publish, and say how it went; the version stays with nothing to train on."""
         if batch.rows == 0:
-            return None
+            return {}
         learned = await self._ports.learner.update(batch)
         self._recorder.skipped(batch.step, learned.refusals)
         self._version += 1
-        return Update(learned, *await self._sync())
+        return update_metrics(Update(learned, *await self._sync()))
 
     async def _sync(self) -> tuple[WeightSnapshot, LoadReport]:
         """Give every engine the learner's weights; each proves that it has them.

@@ -107,6 +107,8 @@ class Crew:
 
     async def start(self) -> None:
         """Start everything side by side, each with its own deadline."""
+        # Known from the first moment on, so that one that is stuck in its start is ended too.
+        await asyncio.gather(*(role.identify() for role in self.roles))
         ports = (self.rollouts, self.learner, self.verdicts, self.allocator)
         await asyncio.gather(*(port.start() for port in ports))
         await self._connect()
@@ -137,7 +139,9 @@ class Crew:
         return peaks
 
     async def stop(self) -> None:
-        """End what actors started themselves; removing the placement group ends the actors."""
+        """End what actors started themselves, then the actors."""
+        for role in self.roles:
+            role.retire()
         actors = [
             actor for role in (*self.rollouts.roles, self.verdicts.role) for actor in role.actors
         ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
@@ -71,12 +71,20 @@ async def within(work: Awaitable[T], limit_s: float, who: str, fix: str) -> T:
     """Await `work`; raises DeadlineError naming `who` after `limit_s` seconds."""
     try:
         with WAITS.waiting(who, limit_s):
-            return await asyncio.wait_for(_awaitable(work), limit_s)
+            async with asyncio.timeout(limit_s) as deadline:
+                return await work
     except TimeoutError:
+        if not deadline.expired():  # it is the answer
+            raise
         raise DeadlineError(
             f"no answer from {who} within {limit_s:g} s", "an answer in time", fix
         ) from None
 
 
-async def _awaitable(work: Awaitable[T]) -> T:
-    return await work
+async def all_ended(works: Sequence[Awaitable[T]]) -> list[T]:
+    """What all of them return; the first error only once none of them goes on."""
+    results = await asyncio.gather(*works, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return [result for result in results if not isinstance(result, BaseException)]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from ray.exceptions import RayError
 
+from actors.deadlines import within
 from rlvr_platform.config.experiment import ExperimentConfig
 from rlvr_platform.errors import DeadlineError, EngineLost, SyncError
 from rlvr_platform.runtime import thread_environment
@@ -215,7 +216,8 @@ class Engine:
         from vllm.distributed.weight_transfer.base import WeightTransferUpdateRequest
 
         # Fetched before the update is open: an engine whose update cannot go on is of no use.
-        first = await anext(updates)
+        limit_s, who = self._config.sync.timeout_s, f"the weights of version {version}"
+        first = await within(anext(updates), limit_s, who, "see the learners' logs")
         await self._phase("start", self._llm.start_weight_update())
         await self._phase("update", self._llm.update_weights(WeightTransferUpdateRequest(first)))
         try:

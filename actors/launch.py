@@ -127,8 +127,8 @@ async def _train(
 ) -> int:
     supervision = Supervision(config.supervision, recorder.event)
     crew = Crew(config, prepared, placement, supervision, recorder.run.offending)
-    try:
-        with StopSignals() as signals:
+    with StopSignals() as signals:
+        try:
             recorder.message("starting engines and learners")
             await crew.start()
             state = TrainingState(0, 0, prepared.data.sampler(config).state())
@@ -137,12 +137,13 @@ async def _train(
                 recorder.event("resumed", step=state.step, version=state.version)
             controller = Controller(config, crew.ports, prepared.data, state, recorder)
             return await _run_loop(controller, signals, crew, recorder)
-    except RayTaskError as error:
-        recorder.event("actor_failed", traceback=str(error))
-        raise
-    finally:
-        recorder.close()
-        await crew.stop()
+        except RayTaskError as error:
+            recorder.event("actor_failed", traceback=str(error))
+            raise
+        finally:
+            signals.ending = True
+            recorder.close()
+            await crew.stop()
 
 
 async def _run_loop(
@@ -165,12 +166,14 @@ async def _run_loop(
 
 class StopSignals:
     """SIGINT and SIGTERM. The first asks the loop for a checkpoint; during the start, or when
-    it comes again, it cancels what runs."""
+    it comes again, it cancels what runs. While the actors are ended it does nothing: that has
+    deadlines, and what it would leave undone stays behind."""
 
     SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
     def __init__(self) -> None:
         self.controller: Controller | None = None
+        self.ending = False
         self._task = asyncio.current_task()
 
     def __enter__(self) -> Self:
@@ -183,6 +186,8 @@ class StopSignals:
             asyncio.get_running_loop().remove_signal_handler(number)
 
     def _received(self) -> None:
+        if self.ending:
+            return
         if self.controller is not None and not self.controller.stopping:
             self.controller.stop()
         elif self._task is not None:

@@ -225,12 +225,14 @@ async def together(calls: Sequence[Any]) -> list[Any]:
     When one rank dies, the others may be first to say that they miss it: the death counts.
     """
     pending = [asyncio.ensure_future(_result(call)) for call in calls]
-    done, waiting = await asyncio.wait(pending, return_when=asyncio.FIRST_EXCEPTION)
-    if any(task.exception() for task in done) and waiting:
-        await asyncio.wait(waiting, timeout=DEATH_NOTICE_S)
-    errors = [task.exception() for task in pending if task.done() and task.exception()]
-    for task in pending:
-        task.cancel()
+    try:
+        done, waiting = await asyncio.wait(pending, return_when=asyncio.FIRST_EXCEPTION)
+        if any(task.exception() for task in done) and waiting:
+            await asyncio.wait(waiting, timeout=DEATH_NOTICE_S)
+        errors = [task.exception() for task in pending if task.done() and task.exception()]
+    finally:
+        for task in pending:
+            task.cancel()
     for error in sorted(filter(None, errors), key=lambda error: not is_loss(error)):
         raise error
     return [task.result() for task in pending]

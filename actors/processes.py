@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import os
 import shutil
 import subprocess
@@ -25,6 +26,8 @@ DUMP_DEADLINE_S = 20.0
 NODE_DEADLINE_S = 60.0
 GRACE_S = 5.0
 """For a process to end that was told to."""
+STARTTIME = 19
+"""Its place in /proc/PID/stat, counted after the command; see proc_pid_stat(5)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,8 @@ class Process:
     """A process of the run; the start time tells it from a later one with the same number."""
 
     pid: int
-    started: float
+    started: int
+    """Clock ticks since boot: unlike a time of day, it is the same whenever it is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +53,19 @@ class Member:
 
     def identify(self) -> Family:
         """This actor's process and its children at this time."""
-        own = psutil.Process()
-        children = [Process(p.pid, p.create_time()) for p in own.children(recursive=True)]
-        node = ray.get_runtime_context().get_node_id()
-        return Family(node, Process(own.pid, own.create_time()), tuple(children))
+        node, own = ray.get_runtime_context().get_node_id(), os.getpid()
+        return grown(Family(node, Process(own, _started(own)), ()))
+
+
+def grown(family: Family) -> Family:
+    """The family with the children that it has now; those of a dead process are not known."""
+    own = _alive(family.own)
+    now = () if own is None else _children(own)
+    found = []
+    for child in now:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found.append(Process(child.pid, _started(child.pid)))
+    return dataclasses.replace(family, children=tuple({*family.children, *found}))
 
 
 def kill(family: Family) -> None:
@@ -92,9 +105,18 @@ async def on_node(function: Callable[[Family], T], family: Family) -> T:
 def _alive(process: Process) -> psutil.Process | None:
     try:
         found = psutil.Process(process.pid)
-        return found if found.create_time() == process.started else None
+        return found if _started(process.pid) == process.started else None
     except psutil.NoSuchProcess:
         return None
+
+
+def _started(pid: int) -> int:
+    """Raises psutil.NoSuchProcess."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        raise psutil.NoSuchProcess(pid) from None
+    return int(stat.rpartition(")")[2].split()[STARTTIME])
 
 
 def _children(process: psutil.Process) -> Sequence[psutil.Process]:

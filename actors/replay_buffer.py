@@ -78,6 +78,10 @@ class ReplayBufferActor(Member):
             self._buffer.expect(step, group_ids, more)
             self._changed.notify_all()
 
+    async def expect_again(self, step: int, group_ids: Sequence[int], more: bool) -> None:
+        """Reserve places for which there was room before."""
+        self._buffer.expect(step, group_ids, more)
+
     async def insert(self, step: int, groups: Sequence[GradedGroup]) -> None:
         """Take over graded groups of one step."""
         async with self._changed:
@@ -198,6 +202,13 @@ class Request:
     method: str
     arguments: tuple[Any, ...]
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """Where it is repeated. Answers do not come in the order in which they were given: a
+        `take` that waits is answered at the same time as the last `insert`."""
+        order = ("expect_again", "insert", "take")
+        return self.step, order.index(self.method) if self.method in order else len(order)
+
 
 class RemoteBuffer:
     """The buffer actor behind the `Buffer` protocol."""
@@ -215,7 +226,9 @@ class RemoteBuffer:
         """Those of `_stored`."""
 
     async def expect(self, step: int, group_ids: Sequence[int], more: bool) -> None:
-        await self._change(self._wait_s, step, "expect", list(group_ids), more)
+        arguments = (step, list(group_ids), more)
+        await self._call(self._wait_s, "expect", *arguments)
+        self._requests.append(Request(step, "expect_again", arguments))
 
     async def insert(self, groups: GradedGroups) -> None:
         step = groups.finished.summaries[0].step
@@ -276,7 +289,12 @@ class RemoteBuffer:
         return answer
 
     def _remember(self, step: int, stored: Stored) -> None:
-        """The step is finished: what it left is in `stored`, its requests can be forgotten."""
+        """The step is finished: what it left is in `stored`, its requests can be forgotten.
+
+        Unless a later step was kept already, before whose draw `stored` cannot go back.
+        """
+        if stored.step > step:
+            return
         inserts = (r.arguments[1] for r in self._requests if r.method == "insert")
         known = self._groups | {g.summary.group_id: g for groups in inserts for g in groups}
         self._requests = [r for r in self._requests if r.step > step]
@@ -287,7 +305,7 @@ class RemoteBuffer:
         """Restore what was stored, then repeat the requests of the steps under way."""
         (actor,) = actors
         await self._repeat(actor, "restore", self._stored, list(self._groups.values()))
-        for request in self._requests:
+        for request in sorted(self._requests, key=lambda request: request.place):
             if request.method != "keep" or request.step > self._stored.step:
                 await self._repeat(actor, request.method, *request.arguments)
 

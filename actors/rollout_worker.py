@@ -111,7 +111,7 @@ class RolloutWorkerActor(Member):
         except SyncError as error:
             who = f"rollout worker {self._index}, version {snapshot.version}"
             raise SyncError(f"{who}: {error.got}", error.wanted, error.fix) from None
-        except RayError as error:
+        except (RayError, DeadlineError) as error:
             raise WeightsLost(f"version {snapshot.version} cannot be fetched: {error}") from None
         return LoadReport(difference, time.perf_counter() - began)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
-from actors.deadlines import within
-from actors.quarantine import Strikes
+from actors.deadlines import all_ended, within
+from actors.quarantine import Strikes, Turns
 from actors.rollout_worker import TimedOut
 from actors.supervision import (
     Actors,
@@ -19,13 +20,15 @@ from actors.supervision import (
 )
 from actors.weight_transport import engine_init
 from rlvr_platform.config.experiment import ExperimentConfig
-from rlvr_platform.errors import DeadlineError
+from rlvr_platform.errors import DeadlineError, WeightsLost
 from rlvr_platform.types import FinishedGroups, LoadReport, Quarantined, Ticket, WeightSnapshot
 
 GROUP_ALLOWANCE_S = 30.0
 """Beyond the engine's own deadline for a group, in which a living worker says that it passed."""
 LOAD_PHASES = 8
 """Phases of a weight load and its proof, each with sync.timeout_s of its own."""
+PUBLICATIONS = 3
+"""For one new worker: each takes a learner lost at an unlucky moment."""
 
 
 class RemoteRollouts:
@@ -47,6 +50,9 @@ class RemoteRollouts:
         self._config = config
         self._weights = weights
         self._strikes = Strikes()
+        self._turns = [Turns() for _ in range(config.rollout.workers)]
+        self._finished: Counter[int] = Counter()
+        """Groups by worker."""
         self.roles = [
             Role(
                 "rollout_worker",
@@ -93,11 +99,12 @@ class RemoteRollouts:
     async def load(self, snapshot: WeightSnapshot) -> LoadReport:
         """Load into every engine at once. Raises SyncError, or WeightsLost: publish again."""
         limit, fix = self._load_timeout_s, "see its log; sync.timeout_s sets each phase's deadline"
-        reports = await asyncio.gather(
-            *(
+        # Until the last one has ended: it may be tried again at once.
+        reports = await all_ended(
+            [
                 role.insist(lambda actors: actors[0].load.remote(snapshot), "load", limit, fix)
                 for role in self.roles
-            )
+            ]
         )
         return LoadReport(
             max(report.probe_max_abs_diff for report in reports),
@@ -110,38 +117,51 @@ class RemoteRollouts:
         """One worker's groups, whatever happens to the worker."""
         waiting = {ticket.group_id: ticket for ticket in share}
         while waiting:
-            actors, generation = await role.present()
             batch = self._strikes.next_batch(list(waiting.values()))
-            try:
-                async for finished in self._attempt(role, actors[0], batch, temperature):
-                    for group_id in finished.group_ids:
+            alone, turns = self._strikes.on_trial(batch), self._turns[role.index]
+            async with turns.alone() if alone else turns.together():
+                async for settled in self._try(role, batch, temperature, alone):
+                    self._strikes.forget(settled.group_ids)
+                    for group_id in settled.group_ids:
                         del waiting[group_id]
-                    yield finished
-            except Exception as error:
-                if not is_loss(error):
-                    raise
-                left = [ticket for ticket in batch if ticket.group_id in waiting]
-                for given_up in self._strikes.blame(left, in_short(error), alone=len(batch) == 1):
-                    del waiting[given_up.ticket.group_id]
-                    yield given_up
-                await role.replace(generation, error)
+                    yield settled
+
+    async def _try(
+        self, role: Role, batch: Sequence[Ticket], temperature: float, alone: bool
+    ) -> AsyncIterator[FinishedGroups | Quarantined]:
+        """What comes of the batch. A lost worker is replaced before the turn goes to others."""
+        actors, generation = await role.present()
+        left = {ticket.group_id: ticket for ticket in batch}
+        try:
+            async for settled in self._attempt(role, actors[0], batch, temperature):
+                for group_id in settled.group_ids:
+                    del left[group_id]
+                yield settled
+        except Exception as error:
+            if not is_loss(error):
+                raise
+            for given_up in self._strikes.blame(list(left.values()), in_short(error), alone):
+                yield given_up
+            await role.replace(generation, error)
 
     async def _attempt(
         self, role: Role, actor: Any, batch: Sequence[Ticket], temperature: float
     ) -> AsyncIterator[FinishedGroups | Quarantined]:
-        """Groups as they finish. Raises DeadlineError when all time out: then it is the engine."""
+        """Groups as they finish. Raises DeadlineError when nothing did on this worker in all the
+        time that these groups had: then it is the engine."""
         late: list[Ticket] = []
         by_id = {ticket.group_id: ticket for ticket in batch}
         stream = actor.generate.options(num_returns="streaming").remote(batch, temperature)
-        finished = 0
+        finished, before = 0, self._finished[role.index]
         while finished + len(late) < len(batch):
             handle, summaries = await self._next(stream, role)
             if isinstance(summaries[0], TimedOut):
                 late += [by_id[entry.group_id] for entry in summaries]
                 continue
             finished += len(summaries)
+            self._finished[role.index] += len(summaries)
             yield FinishedGroups(summaries, handle)
-        if late and not finished:
+        if late and self._finished[role.index] == before:
             raise DeadlineError(f"{role.title} finished none of {len(batch)} groups in time")
         for given_up in self._strikes.blame(late, "it did not finish in time", alone=True):
             yield given_up
@@ -183,10 +203,20 @@ class RemoteRollouts:
             title = f"the new rollout worker {index}"
             await self._start(actors, title)
             await self._connect(actors, index, "", 0)
-            call = actors[0].load.remote(await self._weights())
-            await within(call, self._load_timeout_s, f"{title}'s load", "see its log")
+            await self._give_weights(actors[0], title)
 
         return revive
+
+    async def _give_weights(self, actor: Any, title: str) -> None:
+        """Load the learner's present weights, published again when they are lost with it."""
+        for left in reversed(range(PUBLICATIONS)):
+            call = actor.load.remote(await self._weights())
+            try:
+                await within(call, self._load_timeout_s, f"{title}'s load", "see its log")
+                return
+            except WeightsLost:
+                if not left:
+                    raise
 
 
 async def _hand_over(

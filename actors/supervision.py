@@ -17,7 +17,7 @@ import ray
 from ray.exceptions import OutOfMemoryError, RayActorError, RayError, RayTaskError
 
 from actors.deadlines import WAITS, within
-from actors.processes import Family, dump, finish, kill, on_node
+from actors.processes import NODE_DEADLINE_S, Family, dump, finish, grown, kill, on_node
 from rlvr_platform.config.experiment import ExperimentConfig
 from rlvr_platform.config.supervision import SupervisionConfig
 from rlvr_platform.errors import ClusterError, DeadlineError, EngineLost
@@ -25,7 +25,7 @@ from rlvr_platform.errors import ClusterError, DeadlineError, EngineLost
 T = TypeVar("T")
 Actors = Sequence[Any]
 
-IDENTIFY_DEADLINE_S = 60.0
+IDENTIFY_DEADLINE_S = 120.0
 LONGEST_BACKOFF_S = 60.0
 
 
@@ -96,8 +96,9 @@ class Role:
         self._create, self._revive = create, revive
         self._events = supervision.events
         self._budget = Budget(supervision.config)
-        self._replacing = asyncio.Lock()
+        self._replacement: asyncio.Task[None] | None = None
         self._generation = 0
+        self._retired = False
         self._families: list[Family] = []
         self.actors = create()
 
@@ -106,9 +107,15 @@ class Role:
         """For messages."""
         return f"{self.name} {self.index}".replace("_", " ")
 
+    async def identify(self) -> None:
+        """Learn which processes the role has, so that they can be looked at and killed."""
+        asked = asyncio.gather(*(actor.identify.remote() for actor in self.actors))
+        who = f"{self.title}'s process"
+        self._families = await within(asked, IDENTIFY_DEADLINE_S, who, "see its log")
+
     async def started(self) -> None:
         """Write down which processes the role has; call when they are up for the first time."""
-        self._families = await self._identify()
+        await self.identify()
         for number, family in enumerate(self._families):
             self._events(
                 "role_started",
@@ -123,36 +130,53 @@ class Role:
     ) -> T:
         """What `work` on the actors returns; on new ones whenever they are lost meanwhile.
 
+        An answer that comes from actors whose state is lost already does not count.
         Raises ClusterError when the budget of restarts is used up, and what the actors raise.
         """
         while True:
             actors, generation = await self.present()
             try:
-                return await within(work(actors), limit_s, f"{self.title}'s {what}", fix)
+                answer = await within(work(actors), limit_s, f"{self.title}'s {what}", fix)
             except Exception as error:
                 if not is_loss(error):
                     raise
                 await self.replace(generation, error)
+            else:
+                if generation == self._generation and self._replacement is None:
+                    return answer
 
     async def present(self) -> tuple[Actors, int]:
         """The actors and their generation, once no replacement is under way."""
-        async with self._replacing:
-            return self.actors, self._generation
+        await self._replaced()
+        return self.actors, self._generation
 
     async def replace(self, generation: int, loss: Exception) -> None:
         """Put new actors, with the present state, in the place of those of `generation`.
 
-        Returns at once when somebody else did. Raises ClusterError when the budget is used up.
+        Does nothing when somebody else did. Raises ClusterError when the budget is used up, and
+        `loss` when the role is to end.
         """
-        async with self._replacing:
-            if generation != self._generation:
-                return
-            began, reason = time.monotonic(), in_short(loss)
+        if self._retired:
+            raise loss
+        if generation == self._generation and self._replacement is None:
+            self._replacement = asyncio.create_task(self._replace(loss))
+        await self._replaced()
+
+    async def _replaced(self) -> None:
+        """Wait for a replacement under way. It goes on when whoever waits for it is cancelled."""
+        while self._replacement is not None:
+            await asyncio.shield(self._replacement)
+
+    async def _replace(self, loss: Exception) -> None:
+        began, reason = time.monotonic(), in_short(loss)
+        try:
             if isinstance(loss, DeadlineError):
                 await self._explain(reason)
             while (failure := await self._try(loss)) is not None:
                 loss = failure
             self._generation += 1
+        finally:
+            self._replacement = None
         self._say_restarted(reason, time.monotonic() - began)
 
     async def _try(self, loss: Exception) -> Exception | None:
@@ -161,8 +185,9 @@ class Role:
         await self._kill()
         self.actors = self._create()
         try:
+            await self.identify()  # before anything can get stuck, and again with its children
             await self._revive(self.actors)
-            self._families = await self._identify()
+            await self.identify()
         except Exception as error:
             if not is_loss(error):
                 raise
@@ -195,15 +220,20 @@ class Role:
         """Write down what the role is doing instead of answering, while it can still be seen."""
         self._events("stuck", role=self.name, reason=reason, stacks=await self.stacks())
 
+    def retire(self) -> None:
+        """Start nothing any more: a loss is an error from now on."""
+        self._retired = True
+        if self._replacement is not None:
+            self._replacement.cancel()
+
     async def end(self) -> None:
         """End the role's actors, those included that do not hear a request any more."""
-        async with self._replacing:
-            self._end_actors()
-            await self._on_nodes(finish)
-
-    async def _identify(self) -> list[Family]:
-        asked = asyncio.gather(*(actor.identify.remote() for actor in self.actors))
-        return await within(asked, IDENTIFY_DEADLINE_S, f"{self.title}'s process", "see its log")
+        self.retire()
+        if self._replacement is not None:
+            await asyncio.wait([self._replacement], timeout=NODE_DEADLINE_S)
+        self._families = await self._on_nodes(grown)
+        self._end_actors()
+        await self._on_nodes(finish)
 
     async def _kill(self) -> None:
         # By number too: an actor that is stopped does not hear that it should end.
@@ -216,10 +246,12 @@ class Role:
             with contextlib.suppress(RayActorError):
                 ray.kill(actor)
 
-    async def _on_nodes(self, function: Callable[[Family], None]) -> None:
+    async def _on_nodes(self, function: Callable[[Family], T]) -> list[T]:
+        done = []
         for family in self._families:
             with contextlib.suppress(RayError, DeadlineError):  # the node may be gone as well
-                await on_node(function, family)
+                done.append(await on_node(function, family))
+        return done
 
 
 async def watch(roles: Sequence[Role], patience_s: float, events: Events) -> None:
@@ -230,7 +262,7 @@ async def watch(roles: Sequence[Role], patience_s: float, events: Events) -> Non
         stalled = WAITS.idle_s >= patience_s
         if stalled and not said:
             waits = WAITS.listed()
-            awaited = [r for r in roles if any(str(w["who"]).startswith(r.title) for w in waits)]
+            awaited = [r for r in roles if any(r.title in str(w["who"]) for w in waits)]
             stacks = {role.title: await role.stacks() for role in awaited}
             events("no_progress", idle_s=round(WAITS.idle_s, 1), waits=waits, stacks=stacks)
         said = stalled

@@ -15,7 +15,6 @@ from actors.supervision import Supervision
 from rlvr_platform.config import ExperimentConfig, load_config
 from rlvr_platform.config.model import ArithmeticModel
 from rlvr_platform.config.supervision import SupervisionConfig
-from rlvr_platform.models.arithmetic import character_tokenizer, new_model
 
 ROOT = Path(__file__).parents[2]
 MAX_NEW_TOKENS = 48
@@ -24,6 +23,9 @@ MAX_NEW_TOKENS = 48
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A random character-level model with tied embeddings, as a Hugging Face folder."""
+    # Not above: this module is loaded in every actor of these tests.
+    from rlvr_platform.models.arithmetic import character_tokenizer, new_model
+
     folder = tmp_path_factory.mktemp("model")
     tokenizer = character_tokenizer()
     shape = ArithmeticModel(hidden_size=64, layers=2, heads=2)

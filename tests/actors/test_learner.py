@@ -241,6 +241,17 @@ def test_dropout_goes_on_where_the_checkpoint_left_it(
         assert train(group, 1) == [_with_time(onward[0])]
 
 
+async def save(group: RemoteLearners, folder: Path, lose_a_rank: bool) -> None:
+    """Save; a rank may be killed when the first file is there, and leaves it half written."""
+    victim = (await group.role.actors[1].identify.remote()).own.pid
+    saving = asyncio.create_task(group.save(folder))
+    if lose_a_rank:
+        while not any(found.is_file() for found in folder.rglob("*")):
+            await asyncio.sleep(0.001)
+        os.kill(victim, signal.SIGKILL)
+    await saving
+
+
 @pytest.mark.parametrize("saved_after", [0, 2])
 def test_learners_that_lose_a_rank_are_where_they_would_have_been(
     ray_session: None,
@@ -257,7 +268,7 @@ def test_learners_that_lose_a_rank_are_where_they_would_have_been(
         with learners(own, tiny_model) as group:
             if saved_after:
                 train(group, saved_after)
-                asyncio.run(group.save(folder))
+                asyncio.run(save(group, folder, lost))
                 group.saved(folder)
             train(group, 2)
             if lost:

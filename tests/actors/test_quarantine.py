@@ -49,3 +49,18 @@ def test_a_group_that_times_out_twice_by_itself_is_given_up() -> None:
     assert strikes.blame([ticket], "late", alone=True) == []
     (entry,) = strikes.blame([ticket], "late", alone=True)
     assert (entry.ticket, entry.reason) == (ticket, "late")
+
+
+def test_the_ticket_that_takes_the_place_of_a_given_up_one_starts_without_strikes() -> None:
+    strikes, (ticket, *_) = Strikes(), tickets(3)
+    for _ in range(2):
+        settled = strikes.blame([ticket], "died", alone=True)
+    assert len(settled) == 1
+    assert strikes.blame([ticket], "died", alone=True) == []
+
+
+def test_a_group_that_finishes_is_forgiven() -> None:
+    strikes, waiting = Strikes(), tickets(3)
+    strikes.blame(waiting, "killed", alone=False)
+    strikes.forget([ticket.group_id for ticket in waiting])
+    assert strikes.blame(waiting[:1], "died", alone=True) == []

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,12 @@ class Counter(Member):
     async def die(self) -> None:
         os._exit(1)
 
+    async def freeze(self) -> None:
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    async def time_out(self) -> None:
+        raise TimeoutError("the store of the group")
+
 
 class Counting:
     """A port over the counter: it remembers what it added."""
@@ -44,6 +51,11 @@ class Counting:
     def __init__(self, supervision: Supervision) -> None:
         self.total = 0
         self.revived = 0
+        self.revival = asyncio.Event()
+        """Until it is set, a revival does not go on."""
+        self.revival.set()
+        self.on_revival: Callable[[], None] = lambda: None
+        self.before_state: Callable[[Actors], Awaitable[None]] = lambda _: asyncio.sleep(0)
         self.role = Role("counter", lambda: [Counter.remote()], self._revive, supervision)
 
     async def add(self, number: int) -> int:
@@ -59,6 +71,9 @@ class Counting:
 
     async def _revive(self, actors: Actors) -> None:
         self.revived += 1
+        self.on_revival()
+        await self.revival.wait()
+        await self.before_state(actors)
         await actors[0].add.remote(self.total)
 
 
@@ -158,3 +173,98 @@ def test_waits_that_end_are_progress_and_leave_no_trace() -> None:
     asyncio.run(scenario())
     assert WAITS.listed() == []
     assert WAITS.idle_s == 0
+
+
+def killed(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+
+
+def test_whoever_gives_up_during_a_replacement_leaves_an_actor_with_its_state(
+    port: Counting, events: Events
+) -> None:
+    """As a stop does, which cancels a `take` and then saves the buffer."""
+
+    async def scenario() -> int:
+        await port.add(5)
+        killed(pid(events))
+        entered, port.revival = asyncio.Event(), asyncio.Event()
+        port.on_revival = entered.set
+        giving_up = asyncio.create_task(port.ask("wait", 60))
+        await entered.wait()
+        giving_up.cancel()
+        saving = asyncio.create_task(port.add(1))
+        await asyncio.sleep(0.1)
+        port.revival.set()
+        return await saving
+
+    assert asyncio.run(scenario()) == 6
+    assert port.revived == 1
+
+
+def test_an_answer_that_arrives_when_its_actor_is_lost_already_does_not_count(
+    port: Counting, events: Events
+) -> None:
+    """The new actor's state is made from what was answered before: it does not know of it."""
+
+    async def scenario() -> tuple[int, int]:
+        await port.add(5)
+        answered, arrived = asyncio.Event(), asyncio.Event()
+
+        async def late(actors: Actors) -> int:
+            answer = int(await actors[0].add.remote(1))
+            answered.set()
+            await arrived.wait()
+            return answer
+
+        slow = asyncio.create_task(port.role.insist(late, "add", 30, ""))
+        await answered.wait()
+        killed(pid(events))
+        await port.ask("add", 0)
+        arrived.set()
+        return await slow, await port.ask("add", 0)
+
+    assert asyncio.run(scenario()) == (6, 6)
+
+
+def test_a_role_that_ends_while_it_is_replaced_ends_soon_and_starts_nothing_more(
+    port: Counting, events: Events
+) -> None:
+    async def scenario() -> None:
+        killed(pid(events))
+        entered, port.revival = asyncio.Event(), asyncio.Event()
+        port.on_revival = entered.set
+        waiting = asyncio.create_task(port.ask("add", 1))
+        await entered.wait()
+        (family,) = port.role._families
+        began = time.monotonic()
+        await port.role.end()
+        assert time.monotonic() - began < 10
+        assert not Path(f"/proc/{family.own.pid}").exists()
+        with pytest.raises(ray.exceptions.RayActorError):
+            await port.ask("add", 1)
+        assert waiting.cancelled()
+
+    asyncio.run(scenario())
+    assert events.of("role_restarted") == []
+
+
+def test_a_new_actor_that_gets_stuck_before_it_has_its_state_is_killed_too(
+    port: Counting, events: Events
+) -> None:
+    stuck: list[int] = []
+
+    async def freeze(actors: Actors) -> None:
+        if not stuck:
+            stuck.append((await actors[0].identify.remote()).own.pid)
+            await within(actors[0].freeze.remote(), 0.5, "the frozen one", "")
+
+    port.before_state = freeze
+    killed(pid(events))
+    asyncio.run(port.ask("add", 1))
+    assert not Path(f"/proc/{stuck[0]}").exists()
+
+
+def test_a_timeout_that_is_the_answer_is_no_missing_answer(port: Counting, events: Events) -> None:
+    with pytest.raises(TimeoutError, match="the store of the group"):
+        asyncio.run(port.ask("time_out"))
+    assert events.of("role_restarted") == []
