@@ -21,6 +21,7 @@ from rlvr_platform.errors import InputError, NumericalError
 from rlvr_platform.policy import PolicyModel, check_architecture
 
 CHECKPOINT_TAG = "state"
+COLLECTIVE_ALLOWANCE_S = 60.0
 GATHER_BYTES = 256 << 20
 """ZeRO-3 parameters are gathered in buckets of about this size on their way out."""
 
@@ -59,7 +60,9 @@ class DeepSpeedEngine:
         _without_shared_buffer()
         gpu = config.cluster.device == "gpu"
         self.device = torch.device("cuda", 0) if gpu else torch.device("cpu")
-        limit = timedelta(seconds=config.learner.update_timeout_s)
+        # Above the deadlines of whoever waits for a rank: they replace it, this ends the run.
+        patience_s = max(config.learner.update_timeout_s, config.sync.timeout_s)
+        limit = timedelta(seconds=patience_s + COLLECTIVE_ALLOWANCE_S)
         join("nccl" if gpu else "gloo", limit)
         deepspeed.init_distributed(timeout=limit, verbose=False)
         policy = load_policy(config, model, self.device)

@@ -140,9 +140,11 @@ class RemoteRollouts:
         except Exception as error:
             if not is_loss(error):
                 raise
-            for given_up in self._strikes.blame(list(left.values()), in_short(error), alone):
-                yield given_up
+            given_up = self._strikes.blame(list(left.values()), in_short(error), alone)
+            # First, since nobody listens after the last group; a corpse would cost others strikes.
             await role.replace(generation, error)
+            for entry in given_up:
+                yield entry
 
     async def _attempt(
         self, role: Role, actor: Any, batch: Sequence[Ticket], temperature: float
