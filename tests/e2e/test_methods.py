@@ -37,7 +37,7 @@ def steps_of(run: Run) -> list[dict[str, float]]:
 
 
 def test_pods_trains_on_m_of_n(tmp_path: Path) -> None:
-    run = train(tmp_path / "run", ["steps=3"], config="configs/dev/pods.yaml")
+    run = train(tmp_path / "run", ["steps=2"], config="configs/dev/pods.yaml")
     for record in steps_of(run):
         groups = Counter(
             (row["group_id"], row["fate"]) for row in rollouts(run, int(record["step"]))
