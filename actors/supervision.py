@@ -116,14 +116,7 @@ class Role:
     async def started(self) -> None:
         """Write down which processes the role has; call when they are up for the first time."""
         await self.identify()
-        for number, family in enumerate(self._families):
-            self._events(
-                "role_started",
-                role=self.name,
-                index=self.index + number,
-                pid=family.own.pid,
-                node=family.node,
-            )
+        self._tell("role_started")
 
     async def insist(
         self, work: Callable[[Actors], Awaitable[T]], what: str, limit_s: float, fix: str
@@ -177,7 +170,8 @@ class Role:
             self._generation += 1
         finally:
             self._replacement = None
-        self._say_restarted(reason, time.monotonic() - began)
+        seconds = round(time.monotonic() - began, 3)
+        self._tell("role_restarted", reason=reason, seconds=seconds)
 
     async def _try(self, loss: Exception) -> Exception | None:
         """One restart; returns the loss that it ended in, if it did."""
@@ -194,17 +188,11 @@ class Role:
             return error
         return None
 
-    def _say_restarted(self, reason: str, seconds: float) -> None:
+    def _tell(self, kind: str, **fields: Any) -> None:
+        """One event for each of the role's actors."""
         for number, family in enumerate(self._families):
-            self._events(
-                "role_restarted",
-                role=self.name,
-                index=self.index + number,
-                pid=family.own.pid,
-                node=family.node,
-                reason=reason,
-                seconds=round(seconds, 3),
-            )
+            own = {"pid": family.own.pid, "node": family.node}
+            self._events(kind, role=self.name, index=self.index + number, **own, **fields)
 
     async def stacks(self) -> dict[str, str]:
         """What every process of the role is doing."""
