@@ -1,11 +1,8 @@
 """What docs/methods.md names exists: functions, tests, settings, configurations."""
 
-import ast
 import json
 import re
 from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -14,38 +11,11 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from rlvr_platform.config.experiment import ExperimentConfig
 from rlvr_platform.config.loader import check_tree, merge, read_tree
+from tests.references import ROOT, names_of, references
 
-ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
 CODE = re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", PAGE, flags=re.M | re.S))
 BLOCKS = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.M | re.S)
-
-
-def references() -> Iterator[tuple[str, str]]:
-    """Every `path::name`; `::name` is in the file named before it in the same table cell."""
-    for line in PAGE.splitlines():
-        for cell in re.split(r"(?<!\\)\|", line):
-            path = ""
-            for named, name in re.findall(r"`([\w./-]*)::([\w.]+)`", cell):
-                path = named or path
-                yield path, name
-
-
-@cache
-def names_of(path: str) -> set[str]:
-    """Functions, classes, `Class.method` and assigned names of a Python file."""
-    found: set[str] = set()
-    for node in ast.parse((ROOT / path).read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.Assign):
-            found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found.add(node.name)
-        if isinstance(node, ast.ClassDef):
-            members = [
-                n for n in node.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)
-            ]
-            found |= {f"{node.name}.{member.name}" for member in members}
-    return found
 
 
 def sections(annotation: Any) -> Iterator[type[BaseModel]]:
@@ -75,7 +45,7 @@ def accepts(annotation: Any, value: Any) -> bool:
     return True
 
 
-REFERENCES = sorted(set(references()))
+REFERENCES = references(PAGE)
 SETTINGS = sorted(
     {
         code

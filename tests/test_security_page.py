@@ -1,44 +1,16 @@
 """What docs/security.md names exists, and what it says of no single module's tests holds."""
 
-import ast
 import json
 import re
-from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
 
 import pytest
 
 from rlvr_platform.cli.main import main
 from rlvr_platform.config.experiment import ExperimentConfig
+from tests.references import ROOT, names_of, references
 
-ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
-
-
-def references() -> Iterator[tuple[str, str]]:
-    """Every `path::name`; `::name` is in the file named before it in the same table cell."""
-    for line in PAGE.splitlines():
-        for cell in line.split("|"):
-            path = ""
-            for named, name in re.findall(r"`([\w./-]*)::(\w+)`", cell):
-                path = named or path
-                yield path, name
-
-
-@cache
-def names_of(path: str) -> set[str]:
-    """Functions, classes and assigned names of a Python file."""
-    found: set[str] = set()
-    for node in ast.parse((ROOT / path).read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found.add(node.name)
-        if isinstance(node, ast.Assign):
-            found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
-    return found
-
-
-REFERENCES = sorted(set(references()))
+REFERENCES = references(PAGE)
 SECTIONS = set(re.findall(r"\]\(verifiers\.md#([\w-]+)\)", PAGE))
 
 
