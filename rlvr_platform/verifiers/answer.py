@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 
 from rlvr_platform.verifiers.math_text import trim
 
@@ -38,16 +39,32 @@ _QUALIFIER = re.compile(
     re.IGNORECASE,
 )
 _WORD = re.compile(
-    r"(?<![\\{a-zA-Z\d])(?!(?:sqrt|pi|sin|cos|tan|ln|log|exp|and|or|infinity)(?![a-z]))[a-zA-Z]{2,}"
+    r"(?<![\\{a-zA-Z\d])"
+    r"(?!(?:sqrt|pi|sin|cos|tan|ln|log|exp|and|or|infinity|(?:in )?base)(?![a-z]))[a-zA-Z]{2,}"
 )
 _WORD_OR_ARTICLE = re.compile(_WORD.pattern + r"|(?<![\w\\^=+*/-])\s(?:a|A|I)\s(?![=<>+*/-])")
 _COMPOSED = re.compile(r"[=<>≤≥≠√:^²³+*/]|\d[a-z]|\d\s*[apAP]\.?[mM]\b|\\[a-zA-Z]| - ")
 _UNIT_WORDS = re.compile(
     r"(?:(?<=\d)\s*[ap]\.m|(?<=[\d%)}])\s*[a-zA-Z]{2,}(?:\s+[a-zA-Z]{2,}){0,3})?\W*$"
 )
+_COUNTS = re.compile(
+    r"\s*-?\$?\d[\d.,]*\s+[a-zA-Z]{2,}(?:(?:\s*,\s*and\s|\s*,|\s+and\s|\s)\s*\d[\d.,]*\s+[a-zA-Z]{2,})+\W*"
+)
+"""5 feet 10 inches, 3 boys and 4 girls."""
 _APPENDED = re.compile(r"(?<=[\w)}]),(?:\s+[a-zA-Z]{2,})+\W*$")
-_REMARK = re.compile(r"\s*\((?:since|because|as|which|where|when|i\.e\.|that is)\b[^()]*\)\W*$")
-_PLACE = re.compile(r",\s+(?:attained|achieved|reached|obtained|occurring)\s.*", re.DOTALL)
+_REMARK = re.compile(
+    r"\s*\((?:since|because|as|which|where|when|by|using|compare|see|i\.e\.|that is)\b[^()]*\)\W*$"
+)
+_PLACE = re.compile(
+    r"\s*(?:\\text\s*\{\s*)?[,(](?:\s*\\text\s*\{)?\s*"
+    r"(?:(?:which is |with equality )?(?:attained|achieved|reached|obtained|occurring)\b|where\b"
+    r"[\s}$]*[a-zA-Z][\s$]*(?:\\text\s*\{\s*)?(?:is|are|denotes?) (?:the|a|an|any|some)\b).*",
+    re.DOTALL,
+)
+"""Where an extreme is attained, what a letter stands for."""
+_GIVEN = re.compile(
+    r"\b(?:and |but )?(?:since|because|given(?: that)?)\s[^,()]*(?:\([^()]*\)[^,()]*)*,\s*(?=\S)"
+)
 _REASON = re.compile(r",\s+(?:which|because|since|as)\s.*", re.DOTALL)
 _RETRACTED = re.compile(
     r"\b(?:fail(?:s|ed)?|(?:does not|doesn't|did not|didn't|will not|cannot) work|impossible|wrong"
@@ -71,7 +88,10 @@ _SPAN = re.compile(
     r"|\\\((?P<p>.{1,2000}?)\\\)|\\\[(?P<b>.{1,2000}?)\\\]",
     re.DOTALL,
 )
-_JOINT = re.compile(r"[\s$]*(?:,|,?\s*(?:and|or)|,?\s*\\text\s*\{\s*(?:and|or)\s*\})[\s$]*")
+_JOINT = re.compile(
+    r"[\s$]*(?:[,;]|[,;]?\s*(?:and|or)(?:\s+(?:maybe|perhaps|possibly|also))?"
+    r"|,?\s*\\text\s*\{\s*(?:and|or)\s*\})?[\s$]*"
+)
 _CONNECTION = re.compile(r"\s*(?:,|,?\s*and|,?\s*or)\s*")
 _PROSE = re.compile(r"(?<![\\{a-zA-Z])[a-zA-Z]{2,}[ ,.:]+[a-zA-Z]{2,}")
 _VERB = re.compile(
@@ -83,7 +103,10 @@ _UNFINISHED = re.compile(
 )
 _SENTENCE_END = re.compile(r"[.!?](?:\*\*)?\s+(?=[A-Z\"*])|\n")
 _COURTESY = re.compile(
-    r"i hope|hope (?:this|that|it)|let me know|feel free|this is the final|good luck", re.I
+    r"i hope|hope (?:this|that|it)|let me know|feel free|this is the final|good luck"
+    r"|(?:this |which )?(?:completes|concludes|finishes) (?:the|our)\b|we(?: are|'re) done"
+    r"|q\.?e\.?d\b|as (?:required|desired|claimed)",
+    re.I,
 )
 _MATHEMATICAL = re.compile(r"\d|\\[a-zA-Z]|[π√∞²³½¼¾]")
 _CLOSING = re.compile(r"\\[\])]")
@@ -92,8 +115,16 @@ _NUMBER = re.compile(
     r"-?\$?-?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:\s?/\s?\d+)?\s?%?|-?\$?\.\d+"
 )
 _CALCULATES_ON = re.compile(
-    r"\s*(?:times|plus|minus|divided by|multiplied by|mod(?:ulo)?)\s+(?:-?\d|[b-zB-Z]\b)"
+    r"\s*(?:(?:times|plus|minus|divided by|multiplied by|mod(?:ulo)?"
+    r"|(?:less|more|fewer|greater) than)"
+    r"\s+(?:-?\d|[b-zB-Z]\b)|(?:squared|cubed|factorial)\b)"
 )
+_CALCULATES = re.compile(
+    r"\b(?:(?:root|half|third|quarter|double|twice|square|cube|log(?:arithm)?|negative|minus|sine|"
+    r"cosine|tangent|multiple|multiples|divisor|divisors|factor|factors)(?: of)?|twice)\s*$",
+    re.IGNORECASE,
+)
+"""What makes something else of the number behind it."""
 _UNIT = re.compile(r"\s*([a-zA-Z]{2,}(?:\s+[a-zA-Z]{2,}){0,3})\s*$")
 
 
@@ -119,9 +150,9 @@ def final_answer(completion: str) -> Answer | None:
     """
     text = _after_reasoning(completion)
     if _ANY_BOX.search(text):
-        return _bounded(_final_boxes(text) or _bare_box(text), "box")
-    if tags := list(_TAG.finditer(text)):
-        return _bounded(_last_tag(text, tags), "answer tag")
+        return _bounded(_last_joined(text, _boxes(text)) or _bare_box(text), "box")
+    if _TAG.search(text):
+        return _bounded(_last_joined(text, _tagged(text)), "answer tag")
     if "####" in text:
         return _bounded(text[text.rindex("####") + 4 :].strip().split("\n")[0], "####")
     return _stated(text[-_TAIL:].strip())
@@ -139,22 +170,24 @@ def last_box(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Box:
+class _Marked:
+    """What a box or a pair of tags holds."""
+
     start: int
     content: str
     end: int
 
 
-def _boxes(text: str) -> list[_Box]:
+def _boxes(text: str) -> list[_Marked]:
     """The boxes that close and are not empty, in order; of nested ones the innermost."""
     opened: list[tuple[int, int] | None] = []
-    boxes: list[_Box] = []
+    boxes: list[_Marked] = []
     for token in _BOX_TOKENS.finditer(text):
         if token[0] == "}" and opened:
             begin = opened.pop()
             if begin and not (boxes and boxes[-1].start > begin[0]):
                 content = text[begin[1] : token.start()]
-                boxes += [_Box(begin[0], content, token.end())] if content.strip() else []
+                boxes += [_Marked(begin[0], content, token.end())] if content.strip() else []
         elif token[0] == "{":
             opened.append(None)
         elif token[0].endswith("{") and token[0] != "\\{":
@@ -162,14 +195,13 @@ def _boxes(text: str) -> list[_Box]:
     return boxes
 
 
-def _final_boxes(text: str) -> str:
-    """Content of the last box, with those of the boxes that it is joined to."""
-    boxes = _boxes(text)
+def _last_joined(text: str, marked: list[_Marked]) -> str:
+    """Content of the last one, with those of the ones that it is joined to."""
     contents: list[str] = []
-    for box, after in zip(reversed(boxes), [None, *reversed(boxes)], strict=False):
-        if after and not _JOINT.fullmatch(text[box.end : after.start][:80]):
+    for one, after in zip(reversed(marked), [None, *reversed(marked)], strict=False):
+        if after and not _JOINT.fullmatch(text[one.end : after.start][:80]):
             break
-        contents.insert(0, trim(box.content))
+        contents.insert(0, trim(one.content))
     return ", ".join(dict.fromkeys(contents))
 
 
@@ -188,21 +220,25 @@ def _after_reasoning(completion: str) -> str:
     return text[:-_END] + _END_TOKENS.sub("", text[-_END:])
 
 
-def _last_tag(text: str, tags: list[re.Match[str]]) -> str:
-    """What the last closed pair of tags encloses."""
-    for begin, end in zip(reversed(tags[:-1]), reversed(tags[1:]), strict=True):
-        if (end[1] or end[2]) and not (begin[1] or begin[2]):
-            return text[begin.end() : end.start()]
-    return ""
+def _tagged(text: str) -> list[_Marked]:
+    """The closed pairs of answer tags, in order."""
+    tags = list(_TAG.finditer(text))
+    return [
+        _Marked(begin.start(), text[begin.end() : end.start()], end.end())
+        for begin, end in pairwise(tags)
+        if (end[1] or end[2]) and not (begin[1] or begin[2])
+    ]
 
 
 def _bounded(content: str, rule: str) -> Answer | None:
     text = trim(content)
     if not text:
         return None
-    if rule == "box" or len(text) > _TAIL:
+    if len(text) > _TAIL:
         return Answer(text, rule, text)
-    return Answer(text, rule, _expression(text.rstrip("!")) or text)
+    if rule == "box":
+        return Answer(text, rule, trim(_PLACE.sub("", text)) or text)
+    return Answer(text, rule, _expression(text.rstrip("!")) or _REMARK.sub("", text))
 
 
 def _stated(text: str) -> Answer | None:
@@ -260,7 +296,7 @@ def _final_spans(text: str) -> str | None:
 
 def _expression(sentence: str) -> str:
     """The mathematics that a sentence states; empty when it states none, or takes it back."""
-    sentence = _PLACE.sub("", _REMARK.sub("", sentence))
+    sentence = _concluding(_PLACE.sub("", _REMARK.sub("", sentence)))
     if _STEP.match(sentence):
         return ""
     lead = _LEAD.match(sentence)
@@ -268,6 +304,15 @@ def _expression(sentence: str) -> str:
     before = sentence[: start + (lead.end() if lead else 0)]
     taken_back = _QUALIFIER.search(before) or _RETRACTED.search(sentence, len(before))
     return "" if taken_back else found
+
+
+def _concluding(sentence: str) -> str:
+    """What follows "since x > 0,", or stands before it where nothing follows."""
+    given = list(_GIVEN.finditer(sentence))
+    if not given:
+        return sentence
+    after = sentence[given[-1].end() :]
+    return after if _MATHEMATICAL.search(after) else sentence[: given[-1].start()]
 
 
 def _located(sentence: str) -> tuple[int, str]:
@@ -296,6 +341,8 @@ def _located(sentence: str) -> tuple[int, str]:
 
 def _is_expression(text: str) -> bool:
     """Whether `text` is mathematics, with no more words than those of a unit."""
+    if _COUNTS.fullmatch(text):
+        return True
     return bool(_MATHEMATICAL.search(text)) and not _WORD.search(_UNIT_WORDS.sub("", text))
 
 
@@ -341,6 +388,8 @@ def _last_number(sentence: str) -> tuple[int, str]:
     if not numbers or _CALCULATES_ON.match(sentence, numbers[-1].end()):
         return 0, ""
     joined = numbers[_first_joined(sentence, numbers) :]
+    if _CALCULATES.search(sentence[: joined[0].start()][-_END:]):
+        return 0, ""
     return joined[0].start(), ", ".join(match[0].replace("$", "").strip() for match in joined)
 
 

@@ -22,7 +22,7 @@ from rlvr_platform.config.verifiers_math import MathVerifier
 from rlvr_platform.types import Outcome
 from rlvr_platform.verifiers.answer import Answer, boxed, final_answer, last_box
 from rlvr_platform.verifiers.base import Finding
-from rlvr_platform.verifiers.math_clock import same_parts, same_time
+from rlvr_platform.verifiers.math_clock import same_date, same_parts, same_time
 from rlvr_platform.verifiers.math_compare import Comparison
 from rlvr_platform.verifiers.math_expression import RECURSION_LIMIT, NotReadable
 from rlvr_platform.verifiers.math_guards import bounded, restates, says_more
@@ -36,6 +36,7 @@ logging.getLogger("math_verify").setLevel(logging.ERROR)
 _DELIMITED = re.compile(r"\s*(?:\$([^$]*)\$|\\\((.*)\\\)|\\\[(.*)\\\])\s*", re.DOTALL)
 _LONGEST = 16_000
 """Characters of an answer. Longer ones are no answers, and not every step is linear in them."""
+_OPENED, _CLOSED = re.compile(r"(?<!\\){"), re.compile(r"(?<!\\)}")
 _SOMETHING = re.compile(r"[^\W_]|\\emptyset|\\infty|\\\{")
 
 
@@ -73,6 +74,8 @@ class MathEquivalence:
     ) -> tuple[bool, str]:
         if wanted == given:
             return True, "same text"
+        if (equal := same_date(wanted, given)) is not None:
+            return equal, "dates"
         if (equal := same_time(wanted, given)) is not None:
             return equal, "times of day"
         if (equal := same_parts(wanted, given)) is not None:
@@ -100,7 +103,7 @@ def _read_gold(gold: str) -> str:
     if whole := _DELIMITED.fullmatch(text):
         text = next(part for part in whole.groups() if part is not None)
     text = normalise(text)
-    if not _SOMETHING.search(text) or text.count("{") != text.count("}"):
+    if not _SOMETHING.search(text) or len(_OPENED.findall(text)) != len(_CLOSED.findall(text)):
         raise ValueError(f"the gold answer {gold[:80]!r} has no mathematics to compare with")
     return text
 

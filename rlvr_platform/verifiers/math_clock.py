@@ -7,8 +7,25 @@ import re
 from rlvr_platform.verifiers.math_quantity import canonical_unit
 
 _TIME = re.compile(r"(\d{1,2})(?::(\d\d))?(?:([ap])\.?m\.?)?", re.IGNORECASE)
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTH = re.compile(
+    r"jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
+    r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?"
+)
+_DATE_WORD = re.compile(r"(?!(?:of|the|on|st|nd|rd|th)\b)(?:(?<![a-z])[a-z]+|\d{1,4}(?!\d))")
 _HALF_DAY = 12 * 60
 _PART = re.compile(r"(\d+(?:\.\d+)?) ?([a-zA-Z]+)\.?,? ?(?:and )?")
+
+
+def same_date(gold: str, answer: str) -> bool | None:
+    """Whether both are one day, in either order; the gold answer may leave out the year.
+
+    None when the gold answer is no date.
+    """
+    wanted, given = _date(gold), _date(answer)
+    if wanted is None:
+        return None
+    return given is not None and given[: len(wanted)] == wanted
 
 
 def same_time(gold: str, answer: str) -> bool | None:
@@ -44,6 +61,16 @@ def _parts(text: str) -> list[tuple[float, str]]:
     units = [canonical_unit(part[2]) for part in parts]
     known = all(is_known for _, is_known in units)
     return [(float(p[1]), u) for p, (u, _) in zip(parts, units, strict=True)] if known else []
+
+
+def _date(text: str) -> tuple[int, ...] | None:
+    """Month, day, and the year where there is one."""
+    words = _DATE_WORD.findall(re.sub(r"\\text|\^", " ", text).lower())
+    months = [word[:3] for word in words if _MONTH.fullmatch(word)]
+    numbers = [int(word) for word in words if word.isdigit()]
+    if len(months) != 1 or len(words) - 1 != len(numbers) or len(numbers) not in (1, 2):
+        return None
+    return _MONTHS.index(months[0]), *numbers
 
 
 def _time(text: str) -> re.Match[str] | None:

@@ -16,6 +16,7 @@ from rlvr_platform.verifiers.math_relations import (
     exact_sides,
     flipped,
     is_equation,
+    is_number,
     named,
     same_points,
 )
@@ -29,8 +30,9 @@ from rlvr_platform.verifiers.math_structure import (
     Shape,
     Words,
 )
-from rlvr_platform.verifiers.math_words import same_choice, same_words, spelled
+from rlvr_platform.verifiers.math_words import counted, same_choice, same_words
 
+_MIXED = re.compile(r"(-?\d{1,40}) (\d{1,40})/(\d{1,40})((?: [a-zA-Z ]+|\\text\{[^{}]*\})?)")
 _MAX_SEARCHED = 40
 """Items of a list that are matched one by one, after those equal as text."""
 
@@ -211,6 +213,8 @@ class Comparison:
         assert isinstance(answer, Sequence)
         if isinstance(gold, Scalar) and _spaced_number(answer) == gold.text:
             return True
+        if mixed := _mixed_number(answer):
+            return self.same(gold, mixed)
         if answer.kind not in ("set", "list") or len(answer.items) > _MAX_SEARCHED:
             return False
         return bool(answer.items) and all(self.same(gold, item) for item in answer.items)
@@ -252,7 +256,7 @@ class Comparison:
 
 def _in_digits(shape: Shape) -> Shape:
     """A number in words as a scalar."""
-    digits = spelled(shape.text) if isinstance(shape, Words) else ""
+    digits = counted(shape.text) if isinstance(shape, Words) else ""
     return Scalar(digits) if digits else shape
 
 
@@ -260,13 +264,7 @@ def _values(equation: Relation) -> tuple[Shape, ...]:
     """The values that an equation gives; none when it is a constraint."""
     if found := named(equation):
         return found[1]
-    return equation.sides if all(map(_has_no_letters, equation.sides)) else ()
-
-
-def _has_no_letters(side: Shape) -> bool:
-    return isinstance(side, Scalar) and not re.search(
-        r"(?<![\\a-zA-Z])[a-df-zA-Z](?![a-zA-Z])", re.sub(r"\\[a-zA-Z]+", " ", side.text)
-    )
+    return equation.sides if all(map(is_number, equation.sides)) else ()
 
 
 def _renamed(answer: Relation, own: Shape, wanted: Shape) -> Relation | None:
@@ -326,6 +324,15 @@ def _spaced_number(sequence: Sequence) -> str:
     return "".join(digits) if groups and re.fullmatch(r"-?\d{1,3}", digits[0]) else ""
 
 
+def _mixed_number(sequence: Sequence) -> Scalar | None:
+    """5 and 3/4 as one number."""
+    texts = [item.text for item in sequence.items if isinstance(item, Scalar)]
+    joined = _MIXED.fullmatch(" ".join(texts)) if len(sequence.items) == 2 else None
+    if sequence.joint != "\\and" or joined is None or int(joined[2]) >= int(joined[3]):
+        return None
+    return Scalar(f"{joined[1]}\\frac{{{joined[2]}}}{{{joined[3]}}}{joined[4]}")
+
+
 def _is_graph(a: str, b: str) -> bool:
     """y beside f(x)."""
     return any(
@@ -334,7 +341,11 @@ def _is_graph(a: str, b: str) -> bool:
 
 
 def _has_names(sequence: Sequence) -> bool:
-    return any(isinstance(item, Relation) for item in sequence.items)
+    """Whether its items say what each is the value of: x = 1, Bob won 3."""
+    return any(
+        isinstance(item, Relation) or (isinstance(item, Scalar) and read_quantity(item.text).head)
+        for item in sequence.items
+    )
 
 
 def _vector(matrix: Matrix) -> tuple[Shape, ...] | None:

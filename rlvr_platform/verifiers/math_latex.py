@@ -66,6 +66,11 @@ _ENVIRONMENT = re.compile(
     r"\\end\{\1\*?\}",
     re.DOTALL,
 )
+_LEFT_BRACE_ARRAY = re.compile(
+    r"\\left\s*\\(?:\{|lbrace)\s*\\begin\{(array|aligned|matrix)\}(?:\s*\{[lcr|\s]*\})?"
+    r"(.*?)\\end\{\1\}\s*\\right\s*\.?",
+    re.DOTALL,
+)
 _CASES = re.compile(r"\\begin\{cases\}([^&]*?)\\end\{cases\}")
 _NUMBER_SET = re.compile(r"\\(?:mathbf|mathbb|Bbb|mathrm|bf)\s*\{?\s*([RZNQC])\s*\}?(?![a-zA-Z])")
 _UNIT_NAME = (
@@ -83,7 +88,8 @@ _UNIT_POWER = re.compile(r"(\\(?:text|mathrm|rm)\s*\{[^{}]*?)\^\s*\{\s*(-?\d)\s*
 _UNIT_FRACTION = re.compile(rf"\\frac\s*\{{\s*{_UNIT_LETTER}\s*\}}\s*\{{\s*{_UNIT_LETTER}\s*\}}")
 AND_OR = (
     r"(?<!hundred )(?<!thousand )(?<!million )(?<!billion )(?<![\\a-zA-Z{])(and|or)(?![a-zA-Z}])"
-    r"(?! (?:a|one|two|three) (?:half|third|quarter|fourth))"
+    r"(?! (?:a|one|two|three|four|five|six|seven|eight|nine) (?:hal(?:f|ves)"
+    r"|(?:third|quarter|fourth|fifth|sixth|seventh|eighth|ninth|tenth)s?)\b)"
 )
 """Between alternatives, and not inside a number in words."""
 _AND_OR = re.compile(rf"\s+{AND_OR}\s+")
@@ -95,6 +101,12 @@ _ARROW = re.compile(
 _BAR = re.compile(r"\\(bar|tilde|overline)\s*(?:\{\s*([a-zA-Z])\s*\}|([a-zA-Z])(?![a-zA-Z]))")
 _SPACING = re.compile(r"(?<!\\)\\(?:[,;:! ]|(?=\s|$))")
 _DOUBLED = re.compile(r"\\\\(?=[a-zA-Z(\[])")
+DOLLAR = "\N{FULLWIDTH DOLLAR SIGN}"
+"""The currency; a plain dollar sign encloses mathematics."""
+_DOLLARS = re.compile(r"\\\$(?=\s*[\d.])")
+_NOT = re.compile(r"\\not\s*(=|<|>|\\(?:in|equiv|subset|subseteq|mid|le|leq|ge|geq)(?![a-zA-Z]))")
+_DENIED = {"=": "\\ne ", "<": "\\ge ", ">": "\\le ", "\\in": "\\notin "}
+_OVERLINED_DIGITS = re.compile(r"\\overline\s*\{\s*([0-9A-F]+)\s*\}\s*(?=_)")
 _DELIMITER = re.compile(r"\\[()\[\]]|\\?\$")
 _NAMED = (
     "arcsin arccos arctan arcsec arccsc arccot sinh cosh tanh coth sin cos tan cot sec csc log ln "
@@ -119,15 +131,22 @@ OPERATORS = frozenset(WORDS) - {"inf", "oo", *_LETTERS.split()}
 
 def from_latex(text: str) -> str:
     """`text` in the dialect that math_text describes."""
+    text = _LEFT_BRACE_ARRAY.sub(r"\\begin{cases}\2\\end{cases}", text)
     text = _ORNAMENT.sub(" ", _ENVIRONMENT.sub(_last_line, text))
     text = _CASES.sub(lambda match: match[1].replace("\\\\", ", "), text)
     if "matrix" not in text and "array" not in text and "cases" not in text:
         text = _DOUBLED.sub(r"\\", text)
     text = _SPACING.sub(" ", text).replace("\\%", "%")
-    text = _DELIMITER.sub(" ", text).replace("\\#", "#").replace("\\_", "_").replace("\\&", "&")
+    text = (
+        _DELIMITER.sub(" ", _DOLLARS.sub(DOLLAR, text))
+        .replace("\\#", "#")
+        .replace("\\_", "_")
+        .replace("\\&", "&")
+    )
     text = _UNIT_POWER.sub(r"\1^\2", text)
     text = _UNIT_FRACTION.sub(r"\\text{\1/\2}", text)
     text = _UNIT_CHAIN.sub(_unit_chain, text)
+    text = _OVERLINED_DIGITS.sub(r"\1", _NOT.sub(_denied, text))
     text = _CHOOSE.sub(r"\\binom{\1}{\2}", text)
     text = _ARROW.sub(r" \1\2", _PRIME.sub(_primes, text))
     text = _BAR.sub(r" \2\3_{\1}", text).replace("\\colon", ":")
@@ -139,6 +158,10 @@ def from_latex(text: str) -> str:
 def _unit_chain(match: re.Match[str]) -> str:
     joint = "/" if match[2] == "/" else " "
     return f"\\unit{{{match[1]}{joint + match[3] if match[3] else ''}}}{match[4] or ''}"
+
+
+def _denied(match: re.Match[str]) -> str:
+    return _DENIED.get(match[1]) or f"\\n{match[1][1:]} "
 
 
 def _primes(match: re.Match[str]) -> str:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
+from rlvr_platform.verifiers.math_latex import DOLLAR
+
 SCALES = {
     "dozen": 12,
     "hundred": 100,
@@ -55,7 +57,7 @@ _UNIT_NAMES = {
     "Hz": "hertz",
 }
 _UNITS = {name: unit for unit, names in _UNIT_NAMES.items() for name in (unit, *names.split())}
-_CURRENCIES = {"£": "pound sterling", "€": "euro", "¥": "yen", "₹": "rupee"}
+_CURRENCIES = {DOLLAR: "dollar", "£": "pound sterling", "€": "euro", "¥": "yen", "₹": "rupee"}
 _HEDGING = (
     "if otherwise not but except unless when either maybe perhaps possibly anything any between "
     "wrong incorrect factorial or else without neither nor no none never impossible undefined "
@@ -87,6 +89,7 @@ _TAIL = re.compile(
 _HEAD = re.compile(
     r"\\text\{([^{}]*)\}\s*[:=]?\s*(?=\S)|((?:[a-zA-Z]{2,}\s+)*[a-zA-Z]{2,}:?)\s+(?=[-+\d\\(])"
 )
+_MINUS = frozenset(("negative", "minus"))
 _WORDLIKE = re.compile(r"(?=[a-zA-Z]*[aeiouyAEIOUY])[a-zA-Z]{3,}|[a-zA-Z]{4,}")
 _SHORT = "a an as at be by do go he if in is it me my no of on or per so to up us we"
 _SHORT_WORDS = frozenset(_SHORT.split())
@@ -100,7 +103,7 @@ _FILLER = re.compile(
 
 
 _MARKED = re.compile(
-    r"[%£€¥₹#]|\\text|\\circ|(?<![\\a-zA-Z])[a-zA-Z]{2}|[\d}] +[a-zA-Z](?:$|/[a-zA-Z])"
+    rf"[%£€¥₹#{DOLLAR}]|" r"\\text|\\circ|(?<![\\a-zA-Z])[a-zA-Z]{2}|[\d}] +[a-zA-Z](?:$|/[a-zA-Z])"
 )
 """What no scalar without marks contains."""
 
@@ -120,6 +123,8 @@ class Quantity:
     """1,000,000 for "million"."""
     hedged: bool = False
     """Words that take the number back or make it one of several."""
+    head: str = ""
+    """Words before the number that say more than that it is the answer."""
 
 
 @lru_cache(maxsize=4096)
@@ -139,8 +144,8 @@ def read_quantity(text: str) -> Quantity:
     unit, known = canonical_unit(words)
     if not unit and (currency or degrees):
         unit, known = currency or "degree", True
-    hedged = head or _is_hedged(words) or (percent and words.startswith("of "))
-    return Quantity(core, percent, degrees, unit, known, scale, hedged)
+    hedged = _is_hedged(f"{head} {words}".strip()) or (percent and words.startswith("of "))
+    return Quantity(core, percent, degrees, unit, known, scale, hedged, head)
 
 
 def _without_percent(text: str) -> tuple[str, bool]:
@@ -158,16 +163,18 @@ def _without_currency(text: str) -> tuple[str, str]:
     return re.sub(r"\b(?:Rs|US)\b\.?", " ", text).strip(), ""
 
 
-def _without_head(text: str) -> tuple[str, bool]:
-    """Without words before the number; whether they say more than "the answer is"."""
+def _without_head(text: str) -> tuple[str, str]:
+    """Without words before the number; those that say more than "the answer is"."""
     match = _HEAD.match(text)
     if not match:
-        return text, False
+        return text, ""
     words = (match[1] or match[2]).strip()
+    if words.lower() in _MINUS:
+        return f"-{text[match.end() :]}", ""
     if match[2] and not all(map(_is_word, words.rstrip(":").split())):
-        return text, False
+        return text, ""
     plain = bool(_FILLER.fullmatch(words + " ")) or not words
-    return text[match.end() :], not plain
+    return text[match.end() :], "" if plain else " ".join(re.findall(r"\w+", words.lower()))
 
 
 def _split_tail(text: str) -> tuple[str, str]:

@@ -133,7 +133,7 @@ def _sequence(shape: Sequence, names: set[str]) -> Region | None:
         return _points(shape)
     if shape.kind != "list":
         return None
-    operator = "\\cup" if shape.joined_by_or or not _inequalities(shape) else "\\cap"
+    operator = "\\cup" if shape.joint == "\\or" or not _inequalities(shape) else "\\cap"
     parts = tuple(_unlisted(item) for item in shape.items)
     region = _combined(SetExpression((operator,) * (len(parts) - 1), parts), names)
     if operator == "\\cap" and region and not any(map(region.contains, _probes(region))):

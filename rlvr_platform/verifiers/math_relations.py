@@ -25,6 +25,7 @@ _NAME = re.compile(
     rf"|\\(?:sin|cos|tan|cot|log|ln)\s*(?:{_ATOM}|[A-Z]+|\(.*\))"
     rf"|\|[A-Z]+\||\|{_ATOM}\||\[[A-Z]+\]|\\frac\{{d[a-z]\}}\{{d[a-z]\}})"
 )
+_SYMBOL = re.compile(r"(?<![\\a-zA-Z])[a-df-zA-Z](?![a-zA-Z])")
 _SAMPLES = 4
 
 
@@ -43,6 +44,11 @@ def is_name(side: Shape) -> bool:
     return bool(_NAME.fullmatch(text) or _NAME.fullmatch(spaced)) or "\\text" in side.text
 
 
+def is_number(side: Shape) -> bool:
+    """Whether a side has no symbols."""
+    return isinstance(side, Scalar) and not _SYMBOL.search(re.sub(r"\\[a-zA-Z]+", " ", side.text))
+
+
 def is_equation(shape: Shape) -> bool:
     return isinstance(shape, Relation) and EQUALITIES.issuperset(shape.operators)
 
@@ -57,6 +63,8 @@ def named(equation: Relation) -> tuple[Shape, tuple[Shape, ...]] | None:
         return first, equation.sides[1:]
     if is_name(last) and equation.operators[-1] == "=":
         return last, equation.sides[:-1]
+    if len(equation.sides) > 2 and all(map(is_number, equation.sides[1:])):
+        return first, equation.sides[1:]  # m + n = 7 + 18 = 25
     return None
 
 

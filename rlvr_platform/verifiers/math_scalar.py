@@ -60,11 +60,20 @@ def same_scalar(gold: str, answer: str, policy: MathVerifier) -> bool:
     if _INTEGER.fullmatch(gold) and _INTEGER.fullmatch(answer):
         return int(gold) == int(answer)
     g, a = read_quantity(gold), read_quantity(answer)
-    if (a.hedged and not g.hedged) or not _units_agree(g, a, policy):
+    if not (_says_no_more(g, a) and _units_agree(g, a, policy)):
         return False
     if _IN_BASE.fullmatch(g.core) or _IN_BASE.fullmatch(a.core):
         return _same_in_base(g.core, a.core)
     return any(_equal(x, y, policy) for x, y in _readings(g, a, policy))
+
+
+def _says_no_more(gold: Quantity, answer: Quantity) -> bool:
+    """Whether the answer has no words that change its meaning, other than the gold answer's."""
+    if answer.hedged and not gold.hedged:
+        return False
+    if not gold.head and answer.head.endswith((" is", " are", " equals")):
+        return True
+    return set(answer.head.split()) <= set(gold.head.split())
 
 
 def _squeezed(text: str) -> str:
@@ -168,7 +177,7 @@ def _equal(gold: _Reading, answer: _Reading, policy: MathVerifier) -> bool:
 
 def _same_up_to_constant(gold: Node, answer: Node) -> bool:
     """Constants of integration and the integer of a period may have other names."""
-    if _same_under_renaming(gold, answer):
+    if any(same_value(g, a) for g, a in _renamings(gold, answer)):
         return True
     for node in (gold, answer):
         if not any(name[0] in "CcKk" for name in symbols(node)):
@@ -176,18 +185,25 @@ def _same_up_to_constant(gold: Node, answer: Node) -> bool:
     return same_value(_renamed(gold), _renamed(answer))
 
 
-def _same_under_renaming(gold: Node, answer: Node) -> bool:
-    """C_1 e^x + C_2 beside A + B e^x, k\\pi beside n\\pi."""
-    wanted, given = symbols(gold), symbols(answer)
+def _renamings(gold: Node, answer: Node) -> Iterator[tuple[Node, Node]]:
+    """Both with the same names: C_1 e^x + C_2 beside A + B e^x, k\\pi beside n\\pi."""
+    for names in _constants(symbols(gold), symbols(answer)):
+        yield gold, _with_names(answer, names)
+    for names in _constants(symbols(answer), symbols(gold)):
+        yield _with_names(gold, names), answer
+    mine, theirs = symbols(gold) - symbols(answer), symbols(answer) - symbols(gold)
+    if len(mine) == len(theirs) == 1 and mine | theirs <= _PERIODS and _has_pi(gold):
+        yield gold, _with_names(answer, {min(theirs): min(mine)})
+
+
+def _constants(wanted: frozenset[str], given: frozenset[str]) -> Iterator[dict[str, str]]:
+    """Ways to give the arbitrary constants among `given` the names of those among `wanted`."""
     constants = {name for name in wanted if _CONSTANT.fullmatch(name)}
     free = sorted(given - (wanted - constants))
     arbitrary = all(map(_ARBITRARY.fullmatch, free)) and all(map(str.islower, wanted - constants))
     if arbitrary and wanted > constants and 0 < len(constants) == len(free) <= _MAX_CONSTANTS:
-        names = (dict(zip(free, order, strict=True)) for order in permutations(constants))
-        return any(same_value(gold, _with_names(answer, renamed)) for renamed in names)
-    mine, theirs = wanted - given, given - wanted
-    period = len(mine) == len(theirs) == 1 and mine | theirs <= _PERIODS and _has_pi(gold)
-    return period and same_value(gold, _with_names(answer, {min(theirs): min(mine)}))
+        for order in permutations(sorted(constants)):
+            yield dict(zip(free, order, strict=True))
 
 
 def _with_names(node: Node, names: dict[str, str]) -> Node:

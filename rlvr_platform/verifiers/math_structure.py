@@ -4,7 +4,8 @@ relation, a matrix. Text goes in, in the dialect of math_text; no expression is 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import product
 
@@ -15,13 +16,21 @@ MAX_ITEMS = 20_000
 MAX_SIGNS = 4
 """Plus-minus signs of one expression that are written out."""
 _OPEN, _CLOSE = "([{", ")]}"
-_SEPARATORS = {",", ";", "\\and", "\\or"}
+_SEPARATORS = ("\\or", "\\and", ",", ";")
 _RELATIONS = {"=", "<", ">", "\\le", "\\ge", "\\ne", "\\in", "\\approx", "\\equiv", "\\notin"}
+_RELATIONS |= {"\\nequiv", "\\nsubset", "\\nsubseteq", "\\nmid", "\\nle", "\\nge"}
 _SET_OPERATORS = {"\\cup", "\\cap", "\\setminus"}
 _TOKEN = re.compile(
     r"\\text\{[^{}]*\}|\\begin\{[a-z]+\*?\}|\\end\{[a-z]+\*?\}|\\[a-zA-Z]+|\\.|.", re.DOTALL
 )
 _MATRIX = re.compile(r"\\begin\{([pbvBV]?matrix|array|smallmatrix)\}(.*)\\end\{\1\}", re.DOTALL)
+_CASES = re.compile(r"\\begin\{cases\}(.*&.*)\\end\{cases\}", re.DOTALL)
+_CONDITION = re.compile(r"\\text\{\s*(?:if|for|when|where)\s*\}|\b(?:if|for|when|where)\b")
+_SCALED_MATRIX = re.compile(
+    r"([^&]*?[^&\\a-zA-Z])\s*(?:\\cdot|\\times|\*)?\s*"
+    r"(\\begin\{([pbB]?matrix|array|smallmatrix)\}(?:(?!\\begin).)*\\end\{\3\})",
+    re.DOTALL,
+)
 _WORDS = re.compile(r"(?:\\text\{[^{}]*\}|[a-zA-Z' .-])+")
 _LABELLED = re.compile(r"(?:\\text\{)?([A-Za-z][A-Za-z ]{2,}?)\}?\s*:\s*\}?(.*\d.*)")
 _SIGN = re.compile(r"(\\pm|\\mp)\s*")
@@ -46,7 +55,9 @@ class Sequence:
 
     kind: str
     items: tuple[Shape, ...]
-    joined_by_or: bool = False
+    joint: str = field(default="", compare=False)
+    """What separates the items of a list: \\or, \\and, or a comma or semicolon; the first of
+    these when several do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +108,8 @@ def _shape(text: str) -> Shape:
     tokens = _TOKEN.findall(text)
     parts, found = _split(tokens, _SEPARATORS)
     if found and len(parts) <= MAX_ITEMS:
-        return Sequence("list", _flat(tuple(map(_shape, parts))), "\\or" in found)
+        joint = next(mark for mark in _SEPARATORS if mark in found)
+        return Sequence("list", _flat(tuple(map(_shape, parts))), joint)
     if labelled := _LABELLED.fullmatch(text):
         return Relation(("=",), (Words(labelled[1].lower()), _shape(labelled[2])))
     parts, found = _split(tokens, _RELATIONS)
@@ -112,7 +124,7 @@ def _shape(text: str) -> Shape:
     return _bracketed(text, tokens)
 
 
-def _split(tokens: list[str], marks: set[str]) -> tuple[list[str], list[str]]:
+def _split(tokens: list[str], marks: Collection[str]) -> tuple[list[str], list[str]]:
     """Parts between the marks that stand outside all brackets, empty parts left out."""
     parts: list[list[str]] = [[]]
     found: list[str] = []
@@ -135,6 +147,10 @@ def _split(tokens: list[str], marks: set[str]) -> tuple[list[str], list[str]]:
 def _bracketed(text: str, tokens: list[str]) -> Shape:
     if match := _MATRIX.fullmatch(text):
         return _matrix(match[1], match[2], text)
+    if match := _CASES.fullmatch(text):
+        return _cases(match[1])
+    if match := _SCALED_MATRIX.fullmatch(text):
+        return _scaled(match[1], _shape(match[2]), text)
     if not _one_group(tokens):
         return _plain(text)
     inner = "".join(tokens[1:-1]).strip()
@@ -209,6 +225,28 @@ def _matrix(kind: str, inner: str, text: str) -> Shape:
     inner = re.sub(r"^\s*\{[^{}]*\}", "", inner) if kind == "array" else inner
     rows = [row for row in re.split(r"\\\\|\\cr\b", inner) if row.strip()]
     return Matrix(tuple(tuple(_shape(cell) for cell in row.split("&")) for row in rows))
+
+
+def _cases(inner: str) -> Shape:
+    """A function by cases: pairs of value and condition, in any order."""
+    rows = [row.split("&") for row in re.split(r"\\\\", inner) if row.strip()]
+    cells = [[_CONDITION.sub("", cell).strip(" ,;.") for cell in row] for row in rows]
+    return Sequence("list", tuple(Sequence("()", tuple(map(_shape, row))) for row in cells))
+
+
+def _scaled(factor: str, matrix: Shape, text: str) -> Shape:
+    """A number times a matrix, multiplied in."""
+    if not isinstance(matrix, Matrix):
+        return Scalar(text)
+    rows = [[_times(factor, cell) for cell in row] for row in matrix.rows]
+    return Matrix(tuple(map(tuple, rows)))
+
+
+def _times(factor: str, cell: Shape) -> Shape:
+    minus = factor.strip() == "-"
+    if not isinstance(cell, Scalar):
+        return cell
+    return Scalar(f"-({cell.text})" if minus else f"({factor})({cell.text})")
 
 
 def _plain(text: str) -> Shape:

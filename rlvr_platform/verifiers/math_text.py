@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from rlvr_platform.verifiers.math_latex import AND_OR, WORDS, from_latex
+from rlvr_platform.verifiers.math_latex import AND_OR, DOLLAR, WORDS, from_latex
 from rlvr_platform.verifiers.math_unicode import from_unicode
 
 _FREE_INTEGER = re.compile(
@@ -20,19 +20,37 @@ _COMBINATIONS = re.compile(
     r"(?:\{\}\s*_\s*\{?(\d+)\}?\s*C\s*_\s*\{?(\d+)\}?)|C_\{?(\d+)\}?\^\{?(\d+)\}?"
 )
 _WORD = re.compile(
-    r"(?<![\\a-zA-Z{])(?:" + "|".join(sorted(WORDS, key=len, reverse=True)) + r")(?![a-zA-Z])"
+    r"(?<![\\a-zA-Z{])(?:"
+    + "|".join(sorted(WORDS.keys() - {"and", "or"}, key=len, reverse=True))
+    + r")(?![a-zA-Z])"
 )
 _JOINED = re.compile(rf",?\s*{AND_OR}")
+_ONE_DOLLAR = re.compile(r"^([^$]*)\$(?=\s*[\d.][^$]*$)")
 _GLUED = re.compile(
     r"(?<![\\a-zA-Z])(sqrt|pi|sin|cos|tan|ln|log|exp)(?=[\d(\\])|(?<=\d)(sqrt|pi)\b"
 )
-_ASCII = (("**", "^"), ("<=", "\\le "), (">=", "\\ge "), ("!=", "\\ne "), ("{,}", ","))
+_ASCII = (
+    ("**", "^"),
+    ("<=", "\\le "),
+    (">=", "\\ge "),
+    ("!=", "\\ne "),
+    ("+/-", "\\pm "),
+    ("{,}", ","),
+)
 _CALLED_ROOT = re.compile(r"\\sqrt(\[\d\])?\s*\(")
 _THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,]*\d)")
 _SPACED_THOUSANDS = re.compile(r"(?<![\d.])[1-9]\d{0,2}(?: \d{3})+(?!\d| ?/)")
 _THIN_THOUSANDS = re.compile(r"(?<=\d)(?:\\[,!:;]|\{,\}|\\ |\s?\{\s?,\s?\}\s?)(?=\d{3}(?!\d))")
 _MIXED = re.compile(r"(?<![\d./^}])(\d+) +(\d+)/(\d+)(?![\d/])")
 _DECIMAL_COMMA = re.compile(r"^(-?0),(\d+)$")
+_IN_BASE = re.compile(
+    r"(?<![\w.])([0-9A-F]+) ?(?:\\text\{ ?)?\(?(?:in )?base[- ]?(?:\\text\{ ?)?\}? ?"
+    r"(\d+|[a-z]{3,7})\)?\}?"
+)
+_ROOT = re.compile(
+    r"(?:\\text\{ ?)?(?:the )?(?:positive |principal )?(square|cube) root of ?\}? ?"
+    r"(\d+(?:\.\d+)?|[a-z])\b\}?"
+)
 _LEFT_OUT = re.compile(r"(\\mathbb\{[A-Z]\}|[)\]]|\\\})\s*-\s*(?=\\\{)")
 _RATIO = re.compile(r"(\d+) ?(?:\\text\{ ?to ?\}|to) ?(\d+)")
 _TRAILING = ".,;:*`? \t\n\r"
@@ -65,6 +83,8 @@ def normalise(text: str) -> str:
     text = _COMBINATIONS.sub(_combinations, text) if "C" in text else text
     text = _DECIMAL_COMMA.sub(r"\1.\2", _words(text))
     text = _MIXED.sub(r"\1\\frac{\2}{\3}", text)
+    text = _ROOT.sub(_root, text) if "root" in text else text
+    text = _IN_BASE.sub(r"\1_{\2}", text) if "base" in text else text
     text = _unwrapped(trim(re.sub(r"\s+", " ", text)).removeprefix("\\approx").strip())
     text = _LEFT_OUT.sub(r"\1\\setminus ", _RATIO.sub(_ratio, text) if "to" in text else text)
     return _FREE_INTEGER.sub("", text) if "\\in" in text else text
@@ -81,6 +101,11 @@ def without_separators(text: str) -> str:
     return _SPACED_THOUSANDS.sub(lambda match: match[0].replace(" ", ""), text)
 
 
+def _root(match: re.Match[str]) -> str:
+    degree = "[3]" if match[1] == "cube" else ""
+    return f"\\sqrt{degree}{{{match[2]}}}"
+
+
 def _ratio(match: re.Match[str]) -> str:
     return f"{match[1]}:{match[2]}" if match[0] == match.string else match[0]
 
@@ -91,7 +116,7 @@ def _combinations(match: re.Match[str]) -> str:
 
 
 def _words(text: str) -> str:
-    text = text.replace("$", " ")
+    text = _ONE_DOLLAR.sub(rf"\1{DOLLAR}", text).replace("$", " ")
     text = _JOINED.sub(r" \\\1 ", text)
     if not re.search(r"[a-zA-Z]{2}", text):
         return text

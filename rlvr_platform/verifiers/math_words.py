@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rlvr_platform.verifiers.math_quantity import SCALES
 from rlvr_platform.verifiers.math_structure import Scalar, Sequence, Shape, Words
 
-_ARTICLES = re.compile(r"\b(?:there|the|a|an|is|are|answer)\b")
+_ARTICLES = re.compile(r"\b(?:there|it|the|a|an|is|are|answer)\b")
 _NOTHING = frozenset(
     ("no solution", "no solutions", "no real solution", "no real solutions", "none", "empty set")
 )
@@ -28,6 +28,9 @@ _PARTS = [
     "half",
     *["third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"],
 ]
+_MOST_NOUNS = 3
+_CONTINUING = "and or of to by times plus minus divided more less fewer hundred half"
+_NO_NOUNS = frozenset(_CONTINUING.split())
 _CHOICE = re.compile(r"\(?([A-H])\)?")
 _CHOSEN = re.compile(r"(?:\\text\{)?\s*(?:\(([A-H])\)|([A-H])(?=[.:)])).*", re.DOTALL)
 
@@ -48,12 +51,29 @@ def spelled(text: str) -> str:
         return "\\infty"
     if fraction := _spelled_fraction(text):
         return fraction
+    if text.endswith(" dozen"):
+        dozens = _counted(text.removeprefix("a ").split()[:-1] or ["one"])
+        return "" if dozens is None else str(12 * dozens)
     whole, joined, part = text.partition(" and ")
     if joined and (fraction := _spelled_fraction(part)):
         count = _counted(whole.split())
         return "" if count is None else f"{count}{fraction}"
     count = _counted(_cardinal(text).split())
     return "" if count is None else str(count)
+
+
+def counted(text: str) -> str:
+    """A number in words as digits, with up to three words for what is counted: forty-two such
+    integers; empty for anything else."""
+    if digits := spelled(text):
+        return digits
+    words = text.split()
+    for end in range(len(words) - 1, max(len(words) - 1 - _MOST_NOUNS, 0), -1):
+        nouns = words[end:]
+        digits = spelled(" ".join(words[:end]))
+        if digits and not any(word in _NO_NOUNS or spelled(word) for word in nouns):
+            return f"{digits}\\text{{ {' '.join(nouns)}}}"
+    return ""
 
 
 def _spelled_fraction(text: str) -> str:

@@ -89,7 +89,9 @@ class NumericTolerance:
         if quantity.percent and self.percent == "scale":
             value = _ARITHMETIC.divide(value, _HUNDRED)
         disagree = self.units == "agree" and unit and quantity.known_unit and unit != quantity.unit
-        close = self._close(value, wanted) and not disagree and not quantity.hedged
+        close = (
+            self._close(value, wanted) and not disagree and not (quantity.hedged or quantity.head)
+        )
         outcome = Outcome.CORRECT if close else Outcome.WRONG
         return Finding(outcome, text.strip()[:80], rule.replace(_UNMARKED, "evaluated"))
 
