@@ -104,7 +104,7 @@ def _start(config: ExperimentConfig, cpus: int) -> str:
         raise ClusterError(
             f"cannot start a local Ray: {error}",
             "room in shared memory for cluster.object_store_gib, and a writable temporary folder",
-            "lower cluster.object_store_gib, or set cluster.temp_dir",
+            "lower cluster.object_store_gib, or set cluster.temp_dir (a short path)",
         ) from None
     return f"started a local Ray; its logs: {_session_logs()}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,12 @@ from rlvr_platform.preparation import Prepared
 from rlvr_platform.runtime import thread_environment
 
 STOP_DEADLINE_S = 30.0
+
+
+async def _up(start: Awaitable[None], roles: Sequence[Role]) -> None:
+    """Start roles, and write down how long that took them."""
+    await start
+    await asyncio.gather(*(role.started() for role in roles))
 
 
 def _make(actor: Any, options: dict[str, Any], *arguments: Any) -> Any:
@@ -109,10 +116,13 @@ class Crew:
         """Start everything side by side, each with its own deadline."""
         # Known from the first moment on, so that one that is stuck in its start is ended too.
         await asyncio.gather(*(role.identify() for role in self.roles))
-        ports = (self.rollouts, self.learner, self.verdicts, self.allocator)
-        await asyncio.gather(*(port.start() for port in ports))
+        single = (self.learner, self.verdicts, self.allocator)
+        await asyncio.gather(
+            _up(self.rollouts.start(), self.rollouts.roles),
+            *(_up(port.start(), [port.role]) for port in single),
+            self.buffer.role.started(),
+        )
         await self._connect()
-        await asyncio.gather(*(role.started() for role in self.roles))
 
     async def _connect(self) -> None:
         """Open both sides of the weight transport at the same time: each waits for the other."""

@@ -100,6 +100,7 @@ class Role:
         self._generation = 0
         self._retired = False
         self._families: list[Family] = []
+        self._created = time.monotonic()
         self.actors = create()
 
     @property
@@ -114,9 +115,9 @@ class Role:
         self._families = await within(asked, IDENTIFY_DEADLINE_S, who, "see its log")
 
     async def started(self) -> None:
-        """Write down which processes the role has; call when they are up for the first time."""
+        """Write down which processes the role has and how long they took to be able to work."""
         await self.identify()
-        self._tell("role_started")
+        self._tell("role_started", seconds=round(time.monotonic() - self._created, 3))
 
     async def insist(
         self, work: Callable[[Actors], Awaitable[T]], what: str, limit_s: float, fix: str

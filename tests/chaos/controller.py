@@ -1,14 +1,17 @@
-"""kill -9 of the controller, then `--resume`: the same run, bit for bit."""
+"""Deterministic runs: kill -9 of the controller and `--resume`, or of every role: the same run."""
 
 from __future__ import annotations
 
 import os
 import random
 import signal
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.chaos.faults import Role
+from tests.chaos.kills import Kill, killed
 from tests.chaos.live import HarnessError, Live, seconds_of, start
 from tests.chaos.table import Outcome
 from tests.e2e.conftest import Run
@@ -25,6 +28,8 @@ OVERRIDES = (
     "learner.threads=1",
 )
 CHECKPOINT_DEADLINE_S = 20.0
+ORPHANS_S = 5.0
+"""In which actors without a controller end."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,7 @@ def outcomes(folder: Path, runs: int, seed: int) -> Iterator[Outcome]:
     whole = uninterrupted(folder / "uninterrupted")
     for number, moment in enumerate(plan(runs, seed)):
         yield resumed(folder / f"controller-{number}", moment, whole)
+    yield every_role_lost(folder / "every-role", whole)
 
 
 def uninterrupted(folder: Path) -> Run:
@@ -74,9 +80,10 @@ def resumed(folder: Path, moment: Moment, whole: Run) -> Outcome:
     try:
         with start(folder, OVERRIDES, CONFIG) as live:
             _kill(live, moment)
-            # Ray's own agents take a minute or two to miss their parent: looked at in the end.
-            left = [name for name in live.leftovers() if name.startswith("/dev/shm")]
-            problems += [f"after the kill: {name}" for name in left]
+            # Of the processes, Ray's own agents take a minute or two to miss their parent: they are
+            # looked at in the end.
+            time.sleep(ORPHANS_S)
+            problems += [f"after the kill: {name}" for name in live.shared()]
         with start(folder, OVERRIDES, CONFIG, options=["--resume"]) as live:
             run = live.finish()
             problems += live.leftovers()
@@ -86,6 +93,24 @@ def resumed(folder: Path, moment: Moment, whole: Run) -> Outcome:
     problems += [f"exit code {run.code}: {run.output[-1500:]}"] if run.code else []
     problems += [] if run.code else [f"{part} differ" for part in unequal(run, whole)]
     return Outcome(fault, [f"{moment}: {problem}" for problem in problems], seconds)
+
+
+def every_role_lost(folder: Path, whole: Run) -> Outcome:
+    """One run that loses the process of each role, one step after the other."""
+    roles = (
+        Role.ENGINE,
+        Role.REPLAY_BUFFER,
+        Role.LEARNER,
+        Role.ALLOCATOR,
+        Role.ROLLOUT_WORKER,
+        Role.VERIFIER_POOL,
+    )
+    kills = [Kill(role, step, 0.5, 0) for step, role in enumerate(roles)]
+    with start(folder, OVERRIDES, CONFIG) as live:
+        found = killed(live, kills, STEPS)
+        problems = [problem for outcome in found for problem in outcome.all_problems]
+        problems += [] if problems else [f"{part} differ" for part in unequal(live.finish(), whole)]
+    return Outcome("SIGKILL of every role, the same run", problems)
 
 
 def _kill(live: Live, moment: Moment) -> None:

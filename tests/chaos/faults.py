@@ -77,7 +77,10 @@ def strike(
     if not found:
         raise HarnessError(f"no process of the role {role} in {live.folder}/events.jsonl or below")
     pid, at = found[place % len(found)], time.time()
-    os.kill(pid, number)
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        raise HarnessError(f"the {role} {pid} had ended before it was struck") from None
     return Fault(role, pid, at)
 
 

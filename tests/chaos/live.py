@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
 
-from tests.e2e.conftest import ROOT, Run, command, environment_of, stray_processes
+from tests.e2e.conftest import ROOT, Run, command, environment_of, processes_of
 
 CONFIG = "configs/dev/chaos.yaml"
 START_DEADLINE_S = 240.0
@@ -68,10 +68,10 @@ class Live:
         time.sleep(fraction * self._step_seconds())
 
     def _step_seconds(self) -> float:
-        """From one line to the next: the last step and its checkpoint."""
-        checkpoints = self.events("checkpoint")
-        saving = checkpoints[-1]["seconds"] if checkpoints else 0.0
-        return float(self.metrics()[-1].get("time/step", 0.2)) + float(saving)
+        """From one line to the next: a step without faults, and its checkpoint."""
+        steps = [float(record.get("time/step", 0.2)) for record in self.metrics()]
+        savings = [float(event["seconds"]) for event in self.events("checkpoint")]
+        return min(steps) + min(savings, default=0.0)
 
     def __enter__(self) -> Self:
         return self
@@ -94,16 +94,15 @@ class Live:
         """What the ended run left on this machine, once it had time to go."""
         end = time.monotonic() + LEFTOVER_S
         while True:
-            found = [f"process {name}" for name in stray_processes(self.folder)]
-            found += [f"/dev/shm/{name}" for name in self._shared()]
+            found = [f"process {name}" for name in processes_of(self.folder)] + self.shared()
             if not found or time.monotonic() > end:
                 return found
             time.sleep(0.2)
 
-    def _shared(self) -> list[str]:
-        """New names in shared memory that no living process maps or holds: those are of others."""
+    def shared(self) -> list[str]:
+        """New files in shared memory that no living process maps or holds: those are of others."""
         new = _names_in(SHARED_MEMORY) - self.shared_before
-        return sorted(new - _in_use()) if new else []
+        return [f"{SHARED_MEMORY}/{name}" for name in sorted(new - _in_use())] if new else []
 
 
 def start(

@@ -66,7 +66,7 @@ def outcomes(folder: Path) -> Iterator[Outcome]:
     yield slow_always(folder / "slow-gold", "even_for_gold", GOLD_S)
     yield full_disk(folder / "full-disk")
     yield small_store(folder / "small-store")
-    yield full_store(folder / "full-store")
+    yield full_store(folder / "store")
 
 
 def sigstop(folder: Path, stopped: Stopped) -> Outcome:
@@ -95,7 +95,7 @@ def sigstop(folder: Path, stopped: Stopped) -> Outcome:
 
 def slow_at_times(folder: Path) -> Outcome:
     """A few verdicts run past their deadline: they are timeouts, and the run goes on."""
-    overrides = [*_verifier("sometimes"), "verifier.pool.max_invalid_fraction=0.9"]
+    overrides = [*slow_verifier("sometimes"), "verifier.pool.max_invalid_fraction=0.9"]
     with start(folder, overrides) as live:
         run = live.finish()
         problems = [*finished_whole(run, STEPS, MAX_LAG), *live.leftovers()]
@@ -106,7 +106,7 @@ def slow_at_times(folder: Path) -> Outcome:
 
 def slow_always(folder: Path, function: str, limit_s: float) -> Outcome:
     """No verdict ever comes: the run must say so and stop."""
-    with start(folder, _verifier(function)) as live:
+    with start(folder, slow_verifier(function)) as live:
         run = live.finish(limit_s)
         problems = [*one_message(run, ("verdict", "timeout", "gold")), *live.leftovers()]
     return Outcome(f"slow verifier, {function.replace('_', ' ')}", problems, recovered=False)
@@ -149,7 +149,7 @@ def full_store(folder: Path) -> Outcome:
             "steps=200",
             "rollout.prompts_per_step=64",
         ]
-        with start(folder.with_name("full-store-run"), overrides) as live:
+        with start(folder.with_name("store-run"), overrides) as live:
             live.wait_for_step(STRUCK_AFTER)
             fill(folder)
             run = live.finish(TO_END_S)
@@ -197,6 +197,7 @@ def fill(folder: Path) -> Path:
     return ballast
 
 
-def _verifier(function: str) -> list[str]:
+def slow_verifier(function: str) -> list[str]:
+    """Overrides that judge by a function of slow_verifier.py, with a short deadline."""
     use = f"{{kind: function, path: '{SLOW}:{function}'}}"
     return [f"verifier.use={use}", "verifier.pool.deadline_s=0.5"]

@@ -61,14 +61,15 @@ def environment_of(folder: Path) -> dict[str, str]:
     return {**kept, MARK: str(folder)}
 
 
-def stray_processes(folder: Path) -> list[str]:
-    """Names of the processes of the run in `folder` that still live."""
+def processes_of(folder: Path) -> list[str]:
+    """Short names and command lines of the living processes of the run in `folder`."""
     mark = f"{MARK}={folder}".encode()
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if mark in (process / "environ").read_bytes().split(b"\0"):
-                found.append((process / "comm").read_text().strip())
+                words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                found.append(f"{(process / 'comm').read_text().strip()}: {words.strip()}")
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue
     return found

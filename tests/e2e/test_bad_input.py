@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rlvr_platform.models.arithmetic import character_tokenizer
-from tests.e2e.conftest import MARK, stray_processes, train
+from tests.e2e.conftest import MARK, processes_of, train
 
 MODEL = "model={kind: pretrained, path: PATH}"
 
@@ -35,7 +35,7 @@ def assert_refused(
     for word in words:
         assert word in run.output
     assert not folder.exists()
-    assert stray_processes(folder) == []
+    assert processes_of(folder) == []
 
 
 def test_a_missing_configuration(tmp_path: Path) -> None:

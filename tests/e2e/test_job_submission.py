@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import secrets
-import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,58 +12,13 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import ROOT, SMALL, Run
-
-RAY = str(Path(sys.executable).parent / "ray")
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+from tests.e2e.head import RAY, Head, running_head
 
 
 @pytest.fixture(scope="module")
-def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """A running head; yields the environment of somebody who has its token."""
-    token = tmp_path_factory.mktemp("auth") / "token"
-    token.touch(mode=0o600)
-    token.write_text(secrets.token_hex(32))
-    port, dashboard = free_port(), free_port()
-    environment = {
-        **os.environ,
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN_PATH": str(token),
-        "RAY_API_SERVER_ADDRESS": f"http://127.0.0.1:{dashboard}",
-        "RAY_ADDRESS": f"http://127.0.0.1:{dashboard}",
-    }
-    start = [RAY, "start", "--head", "--block", f"--port={port}", "--num-cpus=8"]
-    start += ["--disable-usage-stats", "--dashboard-host=127.0.0.1"]
-    # Another Ray on this machine may hold the default port of the agent that takes jobs.
-    start += [f"--dashboard-port={dashboard}", f"--dashboard-agent-listen-port={free_port()}"]
-    start += [f"--object-store-memory={512 * 2**20}"]
-    log = (tmp_path_factory.mktemp("head") / "log").open("w")
-    process = subprocess.Popen(
-        start, env=environment, stdout=log, stderr=log, start_new_session=True
-    )
-    try:
-        _wait_until_open(dashboard, process)
-        yield environment
-    finally:
-        # Its own process group only: other clusters on this machine are none of our business.
-        os.killpg(process.pid, signal.SIGTERM)
-        process.wait(timeout=60)
-
-
-def _wait_until_open(port: int, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        assert process.poll() is None, "ray start ended"
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-            return
-        except OSError:
-            time.sleep(0.5)
-    raise AssertionError("the head's dashboard did not open its port")
+def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
+    with running_head(tmp_path_factory.mktemp("cluster") / "head") as running:
+        yield running
 
 
 def submit(environment: dict[str, str], folder: Path) -> subprocess.CompletedProcess[str]:
@@ -89,18 +41,21 @@ def submit(environment: dict[str, str], folder: Path) -> subprocess.CompletedPro
         time.sleep(2)
 
 
-def test_a_submitted_job_joins_the_cluster_and_trains(head: dict[str, str], tmp_path: Path) -> None:
-    done = submit(head, tmp_path / "run")
+def test_a_submitted_job_joins_the_cluster_trains_and_gives_its_room_back(
+    head: Head, tmp_path: Path
+) -> None:
+    done = submit(head.environment, tmp_path / "run")
     run = Run(done.returncode, done.stdout, tmp_path / "run")
     assert run.code == 0, run.output
     assert "joined the Ray cluster" in run.output
     assert [record["step"] for record in run.metrics] == [0, 1, 2]
     assert all(u["sync/probe_max_abs_diff"] < 1e-3 for u in run.updates)
+    assert head.held() == []
 
 
-def test_without_the_token_nothing_can_be_submitted(head: dict[str, str], tmp_path: Path) -> None:
+def test_without_the_token_nothing_can_be_submitted(head: Head, tmp_path: Path) -> None:
     stranger = tmp_path / "token"
     stranger.write_text(secrets.token_hex(32))
-    done = submit({**head, "RAY_AUTH_TOKEN_PATH": str(stranger)}, tmp_path / "run")
+    done = submit({**head.environment, "RAY_AUTH_TOKEN_PATH": str(stranger)}, tmp_path / "run")
     assert done.returncode != 0
     assert not (tmp_path / "run").exists()

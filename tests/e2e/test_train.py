@@ -19,7 +19,7 @@ from tests.e2e.conftest import (
     Run,
     command,
     environment_of,
-    stray_processes,
+    processes_of,
     train,
     wait_for_step,
 )
@@ -159,7 +159,7 @@ def test_sigint_writes_a_checkpoint_and_resume_finishes_the_run(tmp_path: Path) 
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 130, output
     assert "Traceback" not in output
-    assert stray_processes(folder) == []
+    assert processes_of(folder) == []
     reached = RunFolder(folder).latest_checkpoint().found.step
     assert 3 <= reached < 40
 
