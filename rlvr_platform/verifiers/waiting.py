@@ -10,7 +10,8 @@ from rlvr_platform.verifiers.pace import Pace
 from rlvr_platform.verifiers.tasks import Task
 
 _SECOND_TRY = 4.0
-"""Times the first."""
+"""Times the first, and at least the seconds below: nothing quick is started three times."""
+_SECOND_TRY_S = 0.1
 
 
 class Waiting:
@@ -59,7 +60,8 @@ class Waiting:
         """
         if task.slow or not (followed or any(self._levels[:2])):
             return math.inf
-        return self._pace.patience_s * (_SECOND_TRY if task.made_way else 1.0)
+        first = self._pace.patience_s
+        return max(_SECOND_TRY * first, _SECOND_TRY_S) if task.made_way else first
 
     def make_way(self, task: Task, seconds: float) -> None:
         """Let the others go before a task that was stopped after `seconds`."""

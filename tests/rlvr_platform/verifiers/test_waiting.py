@@ -53,6 +53,12 @@ def test_only_what_others_wait_for_makes_way_and_the_slow_never():
     assert waiting.patience_s(task, followed=True) == math.inf
 
 
+def test_a_second_try_is_long_enough_for_all_that_is_not_slow():
+    waiting, (task,) = taught(seconds=0.001), tasks(1)
+    task.make_way(0.004)
+    assert waiting.patience_s(task, followed=True) == pytest.approx(0.1)
+
+
 def test_slow_tasks_that_wait_hold_up_nobody():
     waiting, (task, slow) = taught(), tasks(2)
     slow.make_way(0.1)
