@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import pairwise
 
+from rlvr_platform.verifiers.answer_marks import (
+    ANY_BOX,
+    TAG,
+    bare_box,
+    boxes,
+    last_joined,
+    tagged,
+)
 from rlvr_platform.verifiers.math_text import trim
 
 _TAIL = 4096
@@ -17,16 +24,10 @@ _BREAK = 20
 """Characters at the end that show whether it breaks off."""
 _BRIEF = 3
 """Words up to which a whole completion is the answer, although it is no statement."""
-# A lost backslash, or \b read as a backspace, still marks a box.
-_BOX = r"(?:\\+(?:boxed|fbox|framebox)|(?<![a-zA-Z\\])boxed(?=\s*\{)|\x08oxed)"
-_ANY_BOX = re.compile(_BOX)
-_BOX_TOKENS = re.compile(_BOX + r"\s*\{|\\.|[{}]", re.DOTALL)
-_BARE_BOX = re.compile(r"\\boxed\s*([^\s{}$\\]+)")
 _STATEMENT = re.compile(
     r"answer\W{0,3}\s*(?:\*\*)?\s*(?:is\s*:?|:|=)\s*(?:\*\*)?|^\s*A:(?=\s)",
     re.IGNORECASE | re.MULTILINE,
 )
-_TAG = re.compile(r"<(/?)(?:final[_ ]?)?answer>|\[(/?)answer\]", re.IGNORECASE)
 _END_TOKENS = re.compile(r"(?:<\|[^|<>]{1,40}\|>|</s>|<eos>|<end_of_turn>|\s)+$")
 _LEAD = re.compile(
     r"\s*(?:=>|->|⇒|→|∴)\s*"
@@ -88,10 +89,6 @@ _SPAN = re.compile(
     r"|\\\((?P<p>.{1,2000}?)\\\)|\\\[(?P<b>.{1,2000}?)\\\]",
     re.DOTALL,
 )
-_JOINT = re.compile(
-    r"[\s$]*(?:[,;]|[,;]?\s*(?:and|or)(?:\s+(?:maybe|perhaps|possibly|also))?"
-    r"|,?\s*\\text\s*\{\s*(?:and|or)\s*\})?[\s$]*"
-)
 _CONNECTION = re.compile(r"\s*(?:,|,?\s*and|,?\s*or)\s*")
 _PROSE = re.compile(r"(?<![\\{a-zA-Z])[a-zA-Z]{2,}[ ,.:]+[a-zA-Z]{2,}")
 _VERB = re.compile(
@@ -149,66 +146,13 @@ def final_answer(completion: str) -> Answer | None:
     nothing.
     """
     text = _after_reasoning(completion)
-    if _ANY_BOX.search(text):
-        return _bounded(_last_joined(text, _boxes(text)) or _bare_box(text), "box")
-    if _TAG.search(text):
-        return _bounded(_last_joined(text, _tagged(text)), "answer tag")
+    if ANY_BOX.search(text):
+        return _bounded(last_joined(text, boxes(text)) or bare_box(text), "box")
+    if TAG.search(text):
+        return _bounded(last_joined(text, tagged(text)), "answer tag")
     if "####" in text:
         return _bounded(text[text.rindex("####") + 4 :].strip().split("\n")[0], "####")
     return _stated(text[-_TAIL:].strip())
-
-
-def boxed(text: str) -> str:
-    """`text` as the final answer of a completion."""
-    return f"\\boxed{{{text}}}"
-
-
-def last_box(text: str) -> str:
-    r"""Content of the last \boxed{...} that closes and is not empty; empty when there is none."""
-    boxes = _boxes(text)
-    return boxes[-1].content if boxes else ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Marked:
-    """What a box or a pair of tags holds."""
-
-    start: int
-    content: str
-    end: int
-
-
-def _boxes(text: str) -> list[_Marked]:
-    """The boxes that close and are not empty, in order; of nested ones the innermost."""
-    opened: list[tuple[int, int] | None] = []
-    boxes: list[_Marked] = []
-    for token in _BOX_TOKENS.finditer(text):
-        if token[0] == "}" and opened:
-            begin = opened.pop()
-            if begin and not (boxes and boxes[-1].start > begin[0]):
-                content = text[begin[1] : token.start()]
-                boxes += [_Marked(begin[0], content, token.end())] if content.strip() else []
-        elif token[0] == "{":
-            opened.append(None)
-        elif token[0].endswith("{") and token[0] != "\\{":
-            opened.append((token.start(), token.end()))
-    return boxes
-
-
-def _last_joined(text: str, marked: list[_Marked]) -> str:
-    """Content of the last one, with those of the ones that it is joined to."""
-    contents: list[str] = []
-    for one, after in zip(reversed(marked), [None, *reversed(marked)], strict=False):
-        if after and not _JOINT.fullmatch(text[one.end : after.start][:80]):
-            break
-        contents.insert(0, trim(one.content))
-    return ", ".join(dict.fromkeys(contents))
-
-
-def _bare_box(text: str) -> str:
-    """What follows \\boxed without braces, as in \\boxed 5."""
-    found = "" if "\\boxed{" in text else _BARE_BOX.findall(text[-_TAIL:])
-    return found[-1] if found else ""
 
 
 def _after_reasoning(completion: str) -> str:
@@ -218,16 +162,6 @@ def _after_reasoning(completion: str) -> str:
     text = _NEXT_TASK.split(_REASONING_START.split(text, maxsplit=1)[0].lstrip(), maxsplit=1)[0]
     text = text.rstrip()
     return text[:-_END] + _END_TOKENS.sub("", text[-_END:])
-
-
-def _tagged(text: str) -> list[_Marked]:
-    """The closed pairs of answer tags, in order."""
-    tags = list(_TAG.finditer(text))
-    return [
-        _Marked(begin.start(), text[begin.end() : end.start()], end.end())
-        for begin, end in pairwise(tags)
-        if (end[1] or end[2]) and not (begin[1] or begin[2])
-    ]
 
 
 def _bounded(content: str, rule: str) -> Answer | None:

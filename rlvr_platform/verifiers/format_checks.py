@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from rlvr_platform.verifiers.answer import last_box
+from rlvr_platform.verifiers.answer_marks import last_box
 from rlvr_platform.verifiers.json_text import parse_json
 from rlvr_platform.verifiers.text_answer import after_reasoning
 

@@ -10,7 +10,7 @@ from rlvr_platform.config.verifiers_math import MathVerifier, NumericVerifier
 from rlvr_platform.config.verifiers_more import ExactVerifier, GymVerifier
 from rlvr_platform.errors import InputError
 from rlvr_platform.types import Outcome, Prompt, Verdict
-from rlvr_platform.verifiers.answer import boxed
+from rlvr_platform.verifiers.answer_marks import boxed
 from rlvr_platform.verifiers.pool import GradeItem, VerifierPool
 
 

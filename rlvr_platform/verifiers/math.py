@@ -20,7 +20,8 @@ import math_verify
 
 from rlvr_platform.config.verifiers_math import MathVerifier
 from rlvr_platform.types import Outcome
-from rlvr_platform.verifiers.answer import Answer, boxed, final_answer, last_box
+from rlvr_platform.verifiers.answer import Answer, final_answer
+from rlvr_platform.verifiers.answer_marks import boxed, last_box
 from rlvr_platform.verifiers.base import Finding
 from rlvr_platform.verifiers.math_clock import same_date, same_parts, same_time
 from rlvr_platform.verifiers.math_compare import Comparison

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from rlvr_platform.verifiers.answer import last_box
+from rlvr_platform.verifiers.answer_marks import last_box
 
 _TAIL = 4096
 """Characters at the end in which an answer without a mark is looked for."""

@@ -6,7 +6,7 @@ import pytest
 
 from rlvr_platform.config.verifiers_math import MathVerifier
 from rlvr_platform.types import Outcome
-from rlvr_platform.verifiers.answer import boxed
+from rlvr_platform.verifiers.answer_marks import boxed
 from rlvr_platform.verifiers.math import MathEquivalence
 
 CASES = Path(__file__).parents[4] / "shared" / "cases"

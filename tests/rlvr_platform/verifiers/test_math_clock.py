@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlvr_platform.verifiers.math_clock import same_parts, same_time
+from rlvr_platform.verifiers.math_clock import same_date, same_parts, same_time
 
 
 @given(st.integers(1, 12), st.integers(0, 59), st.sampled_from("ap"))
@@ -34,3 +34,19 @@ def test_each_unit_has_to_have_its_number():
     assert same_parts(gold, r"5\text{ ft }1\text{ in}") is False
     assert same_parts(gold, r"5\text{ ft}") is False
     assert same_parts("5 ft", "5 ft") is None
+
+
+def test_a_day_is_the_same_in_both_orders_and_may_lack_the_year_in_the_gold_answer():
+    gold = r"\text{July 4}, \text{2027}"
+    assert same_date(gold, r"\text{4 July 2027}") is True
+    assert same_date(gold, "the 4th of july 2027") is True
+    assert same_date(gold, "July 4") is False
+    assert same_date("July 4", "July 4, 2027") is True
+    assert same_date("July 4", "July 5") is False
+
+
+@pytest.mark.parametrize(
+    "text", ["July", "4", "may be 4", "4 July and 5 July", r"\text{May }x", "3 marks"]
+)
+def test_what_does_not_name_one_day_is_no_date(text):
+    assert same_date(text, text) is None
