@@ -13,7 +13,9 @@ from rlvr_platform.verifiers.answer_marks import (
     last_joined,
     tagged,
 )
+from rlvr_platform.verifiers.math_quantity import canonical_unit
 from rlvr_platform.verifiers.math_text import trim
+from rlvr_platform.verifiers.math_words import spelled_in
 
 _TAIL = 4096
 """Characters at the end in which an answer without a box or a tag is looked for."""
@@ -46,12 +48,22 @@ _WORD = re.compile(
 _WORD_OR_ARTICLE = re.compile(_WORD.pattern + r"|(?<![\w\\^=+*/-])\s(?:a|A|I)\s(?![=<>+*/-])")
 _COMPOSED = re.compile(r"[=<>≤≥≠√:^²³+*/]|\d[a-z]|\d\s*[apAP]\.?[mM]\b|\\[a-zA-Z]| - ")
 _UNIT_WORDS = re.compile(
-    r"(?:(?<=\d)\s*[ap]\.m|(?<=[\d%)}])\s*[a-zA-Z]{2,}(?:\s+[a-zA-Z]{2,}){0,3})?\W*$"
+    r"(?:(?<=\d)\s*[ap]\.m|(?<=[\d%)}π°])\s*[a-zA-Z]{2,}(?:\s+[a-zA-Z]{2,}){0,3}[²³]?)?\W*$"
 )
-_COUNTS = re.compile(
-    r"\s*-?\$?\d[\d.,]*\s+[a-zA-Z]{2,}(?:(?:\s*,\s*and\s|\s*,|\s+and\s|\s)\s*\d[\d.,]*\s+[a-zA-Z]{2,})+\W*"
+_MONTH = (
+    r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?"
+    r"|Sept?(?:ember)?|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)"
 )
-"""5 feet 10 inches, 3 boys and 4 girls."""
+_DAY = r"\d{1,2}(?:st|nd|rd|th)?"
+_NO_THING = (
+    "then|plus|minus|times|or|and|is|are|was|were|does|equals|in|of|to|from|by|at|for|more|less"
+)
+_COUNT = rf"\$?\d[\d.,]*\s+(?!(?:{_NO_THING})\b)[a-zA-Z]{{2,}}"
+_SEVERAL = re.compile(
+    rf"(?:^|\s)({_COUNT}(?:(?:\s*,\s*(?:and\s)?|\s+and\s|\s)\s*{_COUNT})+"
+    rf"|{_MONTH}\.? {_DAY}(?:,? \d{{4}})?|(?:the )?{_DAY}(?: of)? {_MONTH}(?:,? \d{{4}})?)\W*$"
+)
+"""At the end of a sentence, 5 feet 10 inches, 3 boys and 4 girls; a date."""
 _APPENDED = re.compile(r"(?<=[\w)}]),(?:\s+[a-zA-Z]{2,})+\W*$")
 _REMARK = re.compile(
     r"\s*\((?:since|because|as|which|where|when|by|using|compare|see|i\.e\.|that is)\b[^()]*\)\W*$"
@@ -80,6 +92,7 @@ _STEP = re.compile(
 )
 _BOLD = re.compile(r"(?<![\w*])\*\*([^*\n]+)\*\*((?<=\d\*\*)[ a-zA-Z]{1,30}|)[a-zA-Z ]{0,30}\W*$")
 _DENIED = re.compile(r",?\s+(?:and |but )?not\b.*", re.DOTALL)
+_INSTEAD = re.compile(r",\s+(?:and |but )?not\b.*", re.DOTALL)
 _REASONING_END = re.compile(r"</think(?:ing)?>")
 _NEXT_TASK = re.compile(r"\n[ \t]*(?:Question|Problem|Q|Human|User)[ \t]*:")
 _REASONING_START = re.compile(r"<think(?:ing)?>")
@@ -105,11 +118,14 @@ _COURTESY = re.compile(
     r"|q\.?e\.?d\b|as (?:required|desired|claimed)",
     re.I,
 )
-_MATHEMATICAL = re.compile(r"\d|\\[a-zA-Z]|[π√∞²³½¼¾]")
+_MINUS = "[-\N{MINUS SIGN}]"
+_VULGAR = "[½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞]"
+_MATHEMATICAL = re.compile(rf"\d|\\[a-zA-Z]|[π√∞²³]|{_VULGAR}")
 _CLOSING = re.compile(r"\\[\])]")
 _OPENING = str.maketrans("])", "[(")
 _NUMBER = re.compile(
-    r"-?\$?-?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:\s?/\s?\d+)?\s?%?|-?\$?\.\d+"
+    rf"{_MINUS}?\$?-?(?:\d{{1,3}}(?:,\d{{3}})+(?!\d)|\d+)(?:\.\d+)?"
+    rf"(?:\s?/\s?\d+|\s?{_VULGAR})?\s?%?|{_MINUS}?\$?\.\d+|{_MINUS}?{_VULGAR}"
 )
 _CALCULATES_ON = re.compile(
     r"\s*(?:(?:times|plus|minus|divided by|multiplied by|mod(?:ulo)?"
@@ -122,6 +138,7 @@ _CALCULATES = re.compile(
     re.IGNORECASE,
 )
 """What makes something else of the number behind it."""
+_NEXT_WORD = re.compile(r"\s*([a-zA-Z]+(?:/[a-zA-Z]+)?)(?![a-zA-Z/^²³])")
 _UNIT = re.compile(r"\s*([a-zA-Z]{2,}(?:\s+[a-zA-Z]{2,}){0,3})\s*$")
 
 
@@ -231,6 +248,8 @@ def _final_spans(text: str) -> str | None:
 def _expression(sentence: str) -> str:
     """The mathematics that a sentence states; empty when it states none, or takes it back."""
     sentence = _concluding(_PLACE.sub("", _REMARK.sub("", sentence)))
+    stated = _INSTEAD.sub("", sentence)
+    sentence = stated if _MATHEMATICAL.search(stated) else sentence
     if _STEP.match(sentence):
         return ""
     lead = _LEAD.match(sentence)
@@ -257,6 +276,8 @@ def _located(sentence: str) -> tuple[int, str]:
         return _delimited(sentence, _up_to_stated(sentence, spans))
     if _is_expression(sentence):
         return 0, trim(sentence)
+    if several := _SEVERAL.search(sentence):
+        return several.start(1), trim(several[1])
     bold = _BOLD.search(sentence)
     if bold and (_is_expression(bold[1]) or not _MATHEMATICAL.search(sentence)):
         return bold.start(), trim(bold[1] + bold[2])
@@ -267,16 +288,14 @@ def _located(sentence: str) -> tuple[int, str]:
         after = trim(_DENIED.sub("", _APPENDED.sub("", sentence[start:])))
         first = _MATHEMATICAL.search(after)
         if after and not first and not _MATHEMATICAL.search(sentence):
-            return start, after
+            return _last_spelled(sentence[:start]) or (start, after)
         if first and not _PROSE.search(after[: first.start()]):
             return start, after
-    return _at_the_end(sentence) or _last_number(sentence)
+    return _at_the_end(sentence) or _last_number(sentence) or _last_spelled(sentence) or (0, "")
 
 
 def _is_expression(text: str) -> bool:
     """Whether `text` is mathematics, with no more words than those of a unit."""
-    if _COUNTS.fullmatch(text):
-        return True
     return bool(_MATHEMATICAL.search(text)) and not _WORD.search(_UNIT_WORDS.sub("", text))
 
 
@@ -284,7 +303,7 @@ def _at_the_end(sentence: str) -> tuple[int, str] | None:
     """The relation, sum or product that a sentence without a verb ends with."""
     words = list(_WORD_OR_ARTICLE.finditer(_UNIT_WORDS.sub("", sentence)))
     start = words[-1].end() if words else 0
-    found = trim(sentence[start:].lstrip(" ,:=*"))
+    found = trim(sentence[start:].lstrip(" ,:=*").removeprefix("i.e."))
     if not _COMPOSED.search(found) or not _MATHEMATICAL.search(found):
         return None
     return start, found
@@ -316,15 +335,24 @@ def _delimited(sentence: str, spans: list[re.Match[str]]) -> tuple[int, str]:
     return spans[first].start(), f"{joined}\\text{{ {unit[1]}}}" if unit else joined
 
 
-def _last_number(sentence: str) -> tuple[int, str]:
-    """The last number, with those that are joined to it; none when the sentence calculates on."""
+def _last_number(sentence: str) -> tuple[int, str] | None:
+    """The last number, with those that are joined to it and its unit."""
     numbers = list(_NUMBER.finditer(sentence))
-    if not numbers or _CALCULATES_ON.match(sentence, numbers[-1].end()):
+    if not numbers:
+        return None
+    if _CALCULATES_ON.match(sentence, numbers[-1].end()):
         return 0, ""
     joined = numbers[_first_joined(sentence, numbers) :]
     if _CALCULATES.search(sentence[: joined[0].start()][-_END:]):
         return 0, ""
-    return joined[0].start(), ", ".join(match[0].replace("$", "").strip() for match in joined)
+    unit = _NEXT_WORD.match(sentence, numbers[-1].end())
+    known = unit[0] if unit and canonical_unit(unit[1])[1] else ""
+    return joined[0].start(), ", ".join(match[0].strip() for match in joined) + known
+
+
+def _last_spelled(sentence: str) -> tuple[int, str] | None:
+    numbers = spelled_in(sentence)
+    return numbers[-1] if numbers else None
 
 
 def _first_joined(sentence: str, parts: list[re.Match[str]]) -> int:

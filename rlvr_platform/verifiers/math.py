@@ -29,6 +29,7 @@ from rlvr_platform.verifiers.math_expression import RECURSION_LIMIT, NotReadable
 from rlvr_platform.verifiers.math_guards import bounded, restates, says_more
 from rlvr_platform.verifiers.math_structure import read_shape
 from rlvr_platform.verifiers.math_text import normalise
+from rlvr_platform.verifiers.math_words import same_choice
 
 # It warns that its time limits are off. They must be: they work by signals, which need the main
 # thread and cannot stop a loop in C. The pool's deadline bounds every call instead.
@@ -75,6 +76,8 @@ class MathEquivalence:
     ) -> tuple[bool, str]:
         if wanted == given:
             return True, "same text"
+        if same_choice(wanted, given):
+            return True, "same choice"
         if (equal := same_date(wanted, given)) is not None:
             return equal, "dates"
         if (equal := same_time(wanted, given)) is not None:

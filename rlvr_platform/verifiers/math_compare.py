@@ -30,7 +30,7 @@ from rlvr_platform.verifiers.math_structure import (
     Shape,
     Words,
 )
-from rlvr_platform.verifiers.math_words import counted, same_choice, same_words
+from rlvr_platform.verifiers.math_words import counted, same_words
 
 _MIXED = re.compile(r"(-?\d{1,40}) (\d{1,40})/(\d{1,40})((?: [a-zA-Z ]+|\\text\{[^{}]*\})?)")
 _MAX_SEARCHED = 40
@@ -60,9 +60,7 @@ class Comparison:
         if isinstance(gold, Sequence) or isinstance(answer, Sequence):
             return self._sequences(gold, answer)
         if isinstance(gold, Scalar) and isinstance(answer, Scalar):
-            return same_choice(gold.text, answer.text) or same_scalar(
-                gold.text, answer.text, self.policy
-            )
+            return same_scalar(gold.text, answer.text, self.policy)
         return False
 
     def _words(self, gold: Shape, answer: Shape) -> bool:

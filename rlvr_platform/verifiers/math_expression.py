@@ -301,7 +301,11 @@ class _Reader:
         if name == "i":
             return Node("const", name="i")
         if name.rstrip("'")[:1] in _OPAQUE and self.peek() == "(":
-            return Node("apply", (self._group(),), name)
+            argument = self._group()
+            # A principal times a bracket; a probability is of one event.
+            if name == "P" and argument.op != "sym":
+                return _product(Node("sym", name=name), self._powers(argument))
+            return Node("apply", (argument,), name)
         return Node("sym", name=name)
 
     def _subscript(self) -> str:

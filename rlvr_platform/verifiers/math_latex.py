@@ -66,6 +66,7 @@ _ENVIRONMENT = re.compile(
     r"\\end\{\1\*?\}",
     re.DOTALL,
 )
+SPELLED_COMMA = re.compile(r"(?:(?<=thousand)|(?<=million)|(?<=billion)), (?=[a-z])")
 _LEFT_BRACE_ARRAY = re.compile(
     r"\\left\s*\\(?:\{|lbrace)\s*\\begin\{(array|aligned|matrix)\}(?:\s*\{[lcr|\s]*\})?"
     r"(.*?)\\end\{\1\}\s*\\right\s*\.?",
@@ -131,6 +132,7 @@ OPERATORS = frozenset(WORDS) - {"inf", "oo", *_LETTERS.split()}
 
 def from_latex(text: str) -> str:
     """`text` in the dialect that math_text describes."""
+    text = SPELLED_COMMA.sub(" ", text)
     text = _LEFT_BRACE_ARRAY.sub(r"\\begin{cases}\2\\end{cases}", text)
     text = _ORNAMENT.sub(" ", _ENVIRONMENT.sub(_last_line, text))
     text = _CASES.sub(lambda match: match[1].replace("\\\\", ", "), text)

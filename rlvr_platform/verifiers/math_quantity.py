@@ -94,6 +94,8 @@ _WORDLIKE = re.compile(r"(?=[a-zA-Z]*[aeiouyAEIOUY])[a-zA-Z]{3,}|[a-zA-Z]{4,}")
 _SHORT = "a an as at be by do go he if in is it me my no of on or per so to up us we"
 _SHORT_WORDS = frozenset(_SHORT.split())
 _LETTER = re.compile(r"(?<![a-zA-Z\\])[a-zA-Z]")
+_SHARE = re.compile(r"of (?:[b-zA-Z]\b|.*\d)")
+"""Behind a percent sign, of what it is still to be taken."""
 _FILLER = re.compile(
     r"(?:(?:so|there|thus|hence|therefore|the|final|answer|value|result|total|sum|is|are|equals|"
     r"area|"
@@ -132,6 +134,7 @@ def read_quantity(text: str) -> Quantity:
     """Take the marks off a scalar in the dialect of math_text."""
     if not _MARKED.search(text):
         return Quantity(text)
+    text = text.replace("'s ", " ").removesuffix("'s")
     text, currency = _without_currency(text)
     text = _ORDINAL.sub("", text)
     text, head = _without_head(text)
@@ -144,7 +147,7 @@ def read_quantity(text: str) -> Quantity:
     unit, known = canonical_unit(words)
     if not unit and (currency or degrees):
         unit, known = currency or "degree", True
-    hedged = _is_hedged(f"{head} {words}".strip()) or (percent and words.startswith("of "))
+    hedged = _is_hedged(f"{head} {words}".strip()) or (percent and bool(_SHARE.match(words)))
     return Quantity(core, percent, degrees, unit, known, scale, hedged, head)
 
 

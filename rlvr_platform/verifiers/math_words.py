@@ -31,14 +31,32 @@ _PARTS = [
 _MOST_NOUNS = 3
 _CONTINUING = "and or of to by times plus minus divided more less fewer hundred half"
 _NO_NOUNS = frozenset(_CONTINUING.split())
+_POINTING = frozenset(["one", "first", "second", "third", "quarter", "half"])
+_NUMBER_WORD = "|".join(
+    (
+        "hundred|thousand|million|billion|dozen|quarters?|hal(?:f|ves)",
+        *_COUNT,
+        *(f"{name.removesuffix('y')}(?:ie)?ths?" for name in _COUNT),
+        *(f"{name}s?" for name in _ORDINALS),
+    )
+)
+_RUN = re.compile(
+    r"(?<!\bthe )(?<!\bof )(?<!these )(?<!those )(?<!both )(?<!other )(?<!step )(?<![\w-])"
+    rf"(?:a (?=half|dozen|hundred|quarter|third|million))?(?:{_NUMBER_WORD})"
+    rf"(?:(?:,? and (?:a )?| a |, |[ -])(?:{_NUMBER_WORD}))*(?![\w-])",
+    re.IGNORECASE,
+)
 _CHOICE = re.compile(r"\(?([A-H])\)?")
-_CHOSEN = re.compile(r"(?:\\text\{)?\s*(?:\(([A-H])\)|([A-H])(?=[.:)])).*", re.DOTALL)
+_CHOSEN = re.compile(r"(?:\\text\{)?\s*(?:\(([A-H])\)|([A-H])(?=[.:)]))")
+_OTHER_CHOICE = re.compile(r"\([A-H]\)|(?<![\w\\])[B-H](?![\w'])|\\or\b")
 
 
 def same_choice(gold: str, answer: str) -> bool:
     """A lettered choice may be followed by what it stands for."""
-    wanted, given = _CHOICE.fullmatch(gold), _CHOSEN.fullmatch(answer)
-    return bool(wanted and given) and wanted[1] == (given[1] or given[2])  # type: ignore[index]
+    wanted, given = _CHOICE.fullmatch(gold), _CHOSEN.match(answer)
+    if not wanted or not given or _OTHER_CHOICE.search(answer, given.end()):
+        return False
+    return wanted[1] == (given[1] or given[2])
 
 
 def spelled(text: str) -> str:
@@ -62,6 +80,16 @@ def spelled(text: str) -> str:
     return "" if count is None else str(count)
 
 
+def spelled_in(sentence: str) -> list[tuple[int, str]]:
+    """The numbers in words in a sentence: where each begins, and its digits.
+
+    None of those that point at something (the two, both of them) or stand for no number (one).
+    """
+    runs = [(run.start(), run[0].lower().replace("-", " ")) for run in _RUN.finditer(sentence)]
+    found = [(at, spelled(words.replace(",", ""))) for at, words in runs if words not in _POINTING]
+    return [(at, digits) for at, digits in found if digits]
+
+
 def counted(text: str) -> str:
     """A number in words as digits, with up to three words for what is counted: forty-two such
     integers; empty for anything else."""
@@ -78,6 +106,11 @@ def counted(text: str) -> str:
 
 def _spelled_fraction(text: str) -> str:
     words = text.replace("quarter", "fourth").replace("halves", "half").split()
+    if len(words) > 1 and (scale := SCALES.get(words[-1])):  # half a million
+        part = _spelled_fraction(" ".join(words[:-1]).removesuffix(" of").removesuffix(" a"))
+        return f"{part}\\cdot {scale}" if part else ""
+    if words == ["half"]:
+        return "\\frac{1}{2}"
     if len(words) != 2 or words[1].removesuffix("s") not in _PARTS[1:]:
         return ""
     above = 1 if words[0] == "a" else _COUNT.get(words[0], 20)
