@@ -66,7 +66,10 @@ _ENVIRONMENT = re.compile(
     r"\\end\{\1\*?\}",
     re.DOTALL,
 )
-SPELLED_COMMA = re.compile(r"(?:(?<=thousand)|(?<=million)|(?<=billion)), (?=[a-z])")
+_ROW_GAP = re.compile(r"\\\\\s*\[\s*[\d.]+\s*(?:pt|em|ex|mm|cm|in|px)\s*\]")
+_SUCH_THAT = re.compile(r"\\mid(?![a-zA-Z])")
+_SUBSCRIPT_GAP = re.compile(r"(?<=\d)\s+(?=_)")
+_SPELLED_COMMA = re.compile(r"(?:(?<=thousand)|(?<=million)|(?<=billion)), (?=[a-z])")
 _LEFT_BRACE_ARRAY = re.compile(
     r"\\left\s*\\(?:\{|lbrace)\s*\\begin\{(array|aligned|matrix)\}(?:\s*\{[lcr|\s]*\})?"
     r"(.*?)\\end\{\1\}\s*\\right\s*\.?",
@@ -132,19 +135,16 @@ OPERATORS = frozenset(WORDS) - {"inf", "oo", *_LETTERS.split()}
 
 def from_latex(text: str) -> str:
     """`text` in the dialect that math_text describes."""
-    text = SPELLED_COMMA.sub(" ", text)
+    text = _ROW_GAP.sub(r"\\\\ ", _SPELLED_COMMA.sub(" ", text))
+    text = _SUCH_THAT.sub(":", text) if "\\{" in text else text
     text = _LEFT_BRACE_ARRAY.sub(r"\\begin{cases}\2\\end{cases}", text)
     text = _ORNAMENT.sub(" ", _ENVIRONMENT.sub(_last_line, text))
     text = _CASES.sub(lambda match: match[1].replace("\\\\", ", "), text)
     if "matrix" not in text and "array" not in text and "cases" not in text:
         text = _DOUBLED.sub(r"\\", text)
-    text = _SPACING.sub(" ", text).replace("\\%", "%")
-    text = (
-        _DELIMITER.sub(" ", _DOLLARS.sub(DOLLAR, text))
-        .replace("\\#", "#")
-        .replace("\\_", "_")
-        .replace("\\&", "&")
-    )
+    text = _DOLLARS.sub(DOLLAR, _SPACING.sub(" ", text).replace("\\%", "%"))
+    text = _DELIMITER.sub(" ", text).replace("\\#", "#").replace("\\_", "_").replace("\\&", "&")
+    text = _SUBSCRIPT_GAP.sub("", text)
     text = _UNIT_POWER.sub(r"\1^\2", text)
     text = _UNIT_FRACTION.sub(r"\\text{\1/\2}", text)
     text = _UNIT_CHAIN.sub(_unit_chain, text)

@@ -18,6 +18,7 @@ _FREE_INTEGER = re.compile(
 )
 _COMBINATIONS = re.compile(
     r"(?:\{\}\s*_\s*\{?(\d+)\}?\s*C\s*_\s*\{?(\d+)\}?)|C_\{?(\d+)\}?\^\{?(\d+)\}?"
+    r"|(?:(?<=[-+*/(])|(?<=[-+*/] ))C\((\d+), ?(\d+)\)|C\((\d+), ?(\d+)\)(?= ?[-+*/^])"
 )
 _WORD = re.compile(
     r"(?<![\\a-zA-Z{])(?:"
@@ -111,7 +112,7 @@ def _ratio(match: re.Match[str]) -> str:
 
 
 def _combinations(match: re.Match[str]) -> str:
-    high, low = (match[1], match[2]) if match[1] else (match[3], match[4])
+    high, low = filter(None, match.groups())
     return f"\\binom{{{high}}}{{{low}}}"
 
 
