@@ -31,6 +31,7 @@ _STATEMENT = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _END_TOKENS = re.compile(r"(?:<\|[^|<>]{1,40}\|>|</s>|<eos>|<end_of_turn>|\s)+$")
+_QED = re.compile(r"\s*\$?\s*(?:\\(?:blacksquare|square|qed|Box)|[■□∎])\s*\$?\s*$")
 _LEAD = re.compile(
     r"\s*(?:=>|->|⇒|→|∴)\s*"
     r"|(?:(?:so|thus|hence|therefore|then|finally|we (?:have|get|obtain)|and)\b[\s,:]*)+",
@@ -59,11 +60,13 @@ _NO_THING = (
     "then|plus|minus|times|or|and|is|are|was|were|does|equals|in|of|to|from|by|at|for|more|less"
 )
 _COUNT = rf"\$?\d[\d.,]*\s+(?!(?:{_NO_THING})\b)[a-zA-Z]{{2,}}"
+_NAMED = r"[a-zA-Z]+\s*[=:]\s*[^\s,;]+"
 _SEVERAL = re.compile(
     rf"(?:^|\s)({_COUNT}(?:(?:\s*,\s*(?:and\s)?|\s+and\s|\s)\s*{_COUNT})+"
+    rf"|{_NAMED}(?:[,;]\s*(?:and\s)?{_NAMED})+"
     rf"|{_MONTH}\.? {_DAY}(?:,? \d{{4}})?|(?:the )?{_DAY}(?: of)? {_MONTH}(?:,? \d{{4}})?)\W*$"
 )
-"""At the end of a sentence, 5 feet 10 inches, 3 boys and 4 girls; a date."""
+"""At the end of a sentence, 5 feet 10 inches, 3 boys and 4 girls; red = 8, blue = 5; a date."""
 _APPENDED = re.compile(r"(?<=[\w)}]),(?:\s+[a-zA-Z]{2,})+\W*$")
 _REMARK = re.compile(
     r"\s*\((?:since|because|as|which|where|when|by|using|compare|see|i\.e\.|that is)\b[^()]*\)\W*$"
@@ -124,13 +127,12 @@ _MATHEMATICAL = re.compile(rf"\d|\\[a-zA-Z]|[π√∞²³]|{_VULGAR}")
 _CLOSING = re.compile(r"\\[\])]")
 _OPENING = str.maketrans("])", "[(")
 _NUMBER = re.compile(
-    rf"{_MINUS}?\$?-?(?:\d{{1,3}}(?:,\d{{3}})+(?!\d)|\d+)(?:\.\d+)?"
-    rf"(?:\s?/\s?\d+|\s?{_VULGAR})?\s?%?|{_MINUS}?\$?\.\d+|{_MINUS}?{_VULGAR}"
+    rf"{_MINUS}?[$£€¥₹]?-?(?:\d{{1,3}}(?:,\d{{3}})+(?!\d)|\d+)(?:\.\d+)?"
+    rf"(?:\s?/\s?\d+|\s?{_VULGAR})?\s?%?|{_MINUS}?[$£€¥₹]?\.\d+|{_MINUS}?{_VULGAR}"
 )
 _CALCULATES_ON = re.compile(
-    r"\s*(?:(?:times|plus|minus|divided by|multiplied by|mod(?:ulo)?"
-    r"|(?:less|more|fewer|greater) than)"
-    r"\s+(?:-?\d|[b-zB-Z]\b)|(?:squared|cubed|factorial)\b)"
+    r"\s*(?:(?:times|plus|minus|divided by|multiplied by|mod(?:ulo)?)\s+(?:-?\d|[b-zB-Z]\b)"
+    r"|(?:squared|cubed|factorial|(?:less|more|fewer|greater) than)\b)"
 )
 _CALCULATES = re.compile(
     r"\b(?:(?:root|half|third|quarter|double|twice|square|cube|log(?:arithm)?|negative|minus|sine|"
@@ -138,7 +140,7 @@ _CALCULATES = re.compile(
     re.IGNORECASE,
 )
 """What makes something else of the number behind it."""
-_NEXT_WORD = re.compile(r"\s*([a-zA-Z]+(?:/[a-zA-Z]+)?)(?![a-zA-Z/^²³])")
+_NEXT_WORD = re.compile(r"\s*((?!in\b)[a-zA-Z]{2,}(?:/[a-zA-Z]+)?)(?![a-zA-Z/^²³])")
 _UNIT = re.compile(r"\s*([a-zA-Z]{2,}(?:\s+[a-zA-Z]{2,}){0,3})\s*$")
 
 
@@ -178,7 +180,7 @@ def _after_reasoning(completion: str) -> str:
     text = completion[ends[-1].end() :] if ends else completion
     text = _NEXT_TASK.split(_REASONING_START.split(text, maxsplit=1)[0].lstrip(), maxsplit=1)[0]
     text = text.rstrip()
-    return text[:-_END] + _END_TOKENS.sub("", text[-_END:])
+    return text[:-_END] + _QED.sub("", _END_TOKENS.sub("", text[-_END:]))
 
 
 def _bounded(content: str, rule: str) -> Answer | None:

@@ -134,6 +134,8 @@ class Comparison:
             return any(self._any(value, values) for value in g[1])
         if g and a and (renamed := _renamed(answer, a[0], g[0])):
             return self.same(gold, renamed)
+        if g and a and all(map(is_number, (*g[1], *a[1]))):
+            return False
         if len(gold.sides) == len(answer.sides) == 2:
             return same_points(gold, answer)
         return len(gold.sides) == len(answer.sides) and self._ordered(gold.sides, answer.sides)
@@ -310,6 +312,8 @@ def _by_label(gold: Sequence, answer: Sequence) -> tuple[Shape, ...] | None:
 
 
 def _label(item: Shape) -> str:
+    if isinstance(item, Relation) and isinstance(item.sides[0], Words):
+        return item.sides[0].text
     return read_quantity(item.text).unit if isinstance(item, Scalar) else ""
 
 

@@ -20,7 +20,17 @@ _DEEPEST = 40
 
 def restates(gold: str, answer: str) -> bool:
     """Whether the answer leaves an operation to do that the gold answer does not have."""
-    return not _operations(answer) <= _operations(gold)
+    return not _operations(_last_side(answer)) <= _operations(gold)
+
+
+def _last_side(text: str) -> str:
+    """What stands behind the last equality sign outside of all brackets."""
+    depth = start = 0
+    for at, character in enumerate(text):
+        depth += (character in "({[") - (character in ")}]")
+        if character == "=" and depth == 0:
+            start = at + 1
+    return text[start:]
 
 
 def _operations(text: str) -> set[str]:

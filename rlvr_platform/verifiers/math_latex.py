@@ -68,6 +68,7 @@ _ENVIRONMENT = re.compile(
 )
 _ROW_GAP = re.compile(r"\\\\\s*\[\s*[\d.]+\s*(?:pt|em|ex|mm|cm|in|px)\s*\]")
 _SUCH_THAT = re.compile(r"\\mid(?![a-zA-Z])")
+_LEFT_OPEN, _RIGHT_OPEN = re.compile(r"\\left\s*\]"), re.compile(r"\\right\s*\[")
 _SUBSCRIPT_GAP = re.compile(r"(?<=\d)\s+(?=_)")
 _SPELLED_COMMA = re.compile(r"(?:(?<=thousand)|(?<=million)|(?<=billion)), (?=[a-z])")
 _LEFT_BRACE_ARRAY = re.compile(
@@ -136,6 +137,7 @@ OPERATORS = frozenset(WORDS) - {"inf", "oo", *_LETTERS.split()}
 def from_latex(text: str) -> str:
     """`text` in the dialect that math_text describes."""
     text = _ROW_GAP.sub(r"\\\\ ", _SPELLED_COMMA.sub(" ", text))
+    text = _RIGHT_OPEN.sub(")", _LEFT_OPEN.sub("(", text))
     text = _SUCH_THAT.sub(":", text) if "\\{" in text else text
     text = _LEFT_BRACE_ARRAY.sub(r"\\begin{cases}\2\\end{cases}", text)
     text = _ORNAMENT.sub(" ", _ENVIRONMENT.sub(_last_line, text))

@@ -264,6 +264,8 @@ def _words(text: str) -> str:
     marked = bare != text
     if re.search(r"[\d=<>+*/^\\]", bare):
         return ""
+    if bare.strip().lower() == "no":
+        return "no"
     word = _LETTERS.search(bare)
     if not marked and (word is None or word[0] in FUNCTIONS):
         return ""

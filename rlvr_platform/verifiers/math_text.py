@@ -44,6 +44,7 @@ _SPACED_THOUSANDS = re.compile(r"(?<![\d.])[1-9]\d{0,2}(?: \d{3})+(?!\d| ?/)")
 _THIN_THOUSANDS = re.compile(r"(?<=\d)(?:\\[,!:;]|\{,\}|\\ |\s?\{\s?,\s?\}\s?)(?=\d{3}(?!\d))")
 _MIXED = re.compile(r"(?<![\d./^}])(\d+) +(\d+)/(\d+)(?![\d/])")
 _DECIMAL_COMMA = re.compile(r"^(-?0),(\d+)$")
+_TIMES_TEN = re.compile(r"(?<=\d) ?x ?(?=10 ?\^)")
 _IN_BASE = re.compile(
     r"(?<![\w.])([0-9A-F]+) ?(?:\\text\{ ?)?\(?(?:in )?base[- ]?(?:\\text\{ ?)?\}? ?"
     r"(\d+|[a-z]{3,7})\)?\}?"
@@ -54,13 +55,14 @@ _ROOT = re.compile(
 )
 _LEFT_OUT = re.compile(r"(\\mathbb\{[A-Z]\}|[)\]]|\\\})\s*-\s*(?=\\\{)")
 _RATIO = re.compile(r"(\d+) ?(?:\\text\{ ?to ?\}|to) ?(\d+)")
-_TRAILING = ".,;:*`? \t\n\r"
+_QUOTES = '"\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}'
+_TRAILING = f".,;:*`? \t\n\r\N{HORIZONTAL ELLIPSIS}{_QUOTES}"
 _PLAIN = re.compile(r"[-+]?\d+(?:\.\d+)?")
 
 
 def trim(text: str) -> str:
     """Without white space, spacing commands, bold marks, and the full stop of a sentence."""
-    text = text.lstrip("*` \t\r\n:")
+    text = text.lstrip(f"*` \t\r\n:{_QUOTES}")
     while True:
         shorter = text.rstrip(_TRAILING).removesuffix("\\!").rstrip("\\")
         if shorter == text:
@@ -83,6 +85,7 @@ def normalise(text: str) -> str:
         text = text.replace(old, new)
     text = _COMBINATIONS.sub(_combinations, text) if "C" in text else text
     text = _DECIMAL_COMMA.sub(r"\1.\2", _words(text))
+    text = _TIMES_TEN.sub(r"\\cdot ", text)
     text = _MIXED.sub(r"\1\\frac{\2}{\3}", text)
     text = _ROOT.sub(_root, text) if "root" in text else text
     text = _IN_BASE.sub(r"\1_{\2}", text) if "base" in text else text

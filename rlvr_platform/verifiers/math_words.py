@@ -28,7 +28,7 @@ _PARTS = [
     "half",
     *["third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"],
 ]
-_MOST_NOUNS = 3
+_MOST_NOUNS = 4
 _CONTINUING = "and or of to by times plus minus divided more less fewer hundred half"
 _NO_NOUNS = frozenset(_CONTINUING.split())
 _POINTING = frozenset(["one", "first", "second", "third", "quarter", "half"])
@@ -91,7 +91,7 @@ def spelled_in(sentence: str) -> list[tuple[int, str]]:
 
 
 def counted(text: str) -> str:
-    """A number in words as digits, with up to three words for what is counted: forty-two such
+    """A number in words as digits, with up to four words for what is counted: forty-two such
     integers; empty for anything else."""
     if digits := spelled(text):
         return digits
@@ -99,7 +99,8 @@ def counted(text: str) -> str:
     for end in range(len(words) - 1, max(len(words) - 1 - _MOST_NOUNS, 0), -1):
         nouns = words[end:]
         digits = spelled(" ".join(words[:end]))
-        if digits and not any(word in _NO_NOUNS or spelled(word) for word in nouns):
+        rest = nouns[1:] if nouns[0] == "of" and digits.startswith("\\frac") else nouns
+        if digits and not any(word in _NO_NOUNS or spelled(word) for word in rest):
             return f"{digits}\\text{{ {' '.join(nouns)}}}"
     return ""
 
