@@ -59,7 +59,7 @@ _DAY = r"\d{1,2}(?:st|nd|rd|th)?"
 _NO_THING = (
     "then|plus|minus|times|or|and|is|are|was|were|does|equals|in|of|to|from|by|at|for|more|less"
 )
-_COUNT = rf"\$?\d[\d.,]*\s+(?!(?:{_NO_THING})\b)[a-zA-Z]{{2,}}"
+_COUNT = rf"\$?\d[\d.,]*\s+(?!(?:{_NO_THING})\b(?!\W*$))[a-zA-Z]{{2,}}"
 _NAMED = r"[a-zA-Z]+\s*[=:]\s*[^\s,;]+"
 _SEVERAL = re.compile(
     rf"(?:^|\s)({_COUNT}(?:(?:\s*,\s*(?:and\s)?|\s+and\s|\s)\s*{_COUNT})+"
@@ -92,6 +92,10 @@ _STEP = re.compile(
     r"\W*(?:(?:now|next|first|so|let's)\b[\s,]*)?(?:let(?!'s)|suppose|assume|consider|try)\b"
     r"(?!.*(?:\b(?:then|so|thus|hence|gives?|get)\b|,.*\bis\b))",
     re.IGNORECASE | re.DOTALL,
+)
+_TO_DO = re.compile(
+    r"\b(?:need|have|want|remains|left|going) to "
+    r"(?:compute|find|calculate|evaluate|determine|solve|consider|check)\b"
 )
 _BOLD = re.compile(r"(?<![\w*])\*\*([^*\n]+)\*\*((?<=\d\*\*)[ a-zA-Z]{1,30}|)[a-zA-Z ]{0,30}\W*$")
 _DENIED = re.compile(r",?\s+(?:and |but )?not\b.*", re.DOTALL)
@@ -252,13 +256,18 @@ def _expression(sentence: str) -> str:
     sentence = _concluding(_PLACE.sub("", _REMARK.sub("", sentence)))
     stated = _INSTEAD.sub("", sentence)
     sentence = stated if _MATHEMATICAL.search(stated) else sentence
-    if _STEP.match(sentence):
+    if _STEP.match(sentence) or _is_to_do(sentence):
         return ""
     lead = _LEAD.match(sentence)
     start, found = _located(sentence[lead.end() :] if lead else sentence)
     before = sentence[: start + (lead.end() if lead else 0)]
     taken_back = _QUALIFIER.search(before) or _RETRACTED.search(sentence, len(before))
     return "" if taken_back else found
+
+
+def _is_to_do(sentence: str) -> bool:
+    to_do = _TO_DO.search(sentence)
+    return bool(to_do) and not _VERB.search(sentence, to_do.end())  # type: ignore[union-attr]
 
 
 def _concluding(sentence: str) -> str:
