@@ -10,7 +10,7 @@ help:
 	@echo "make test         all tests; ARGS='-m \"not slow\"'"
 	@echo "make check        lint, format, types, import contracts"
 	@echo "make bench        benchmarks: the methods' decisions, and a training step against TRL's"
-	@echo "make chaos        faults in real runs, about an hour; ARGS='--only kills --runs 8'"
+	@echo "make chaos        faults in real runs, about 70 minutes; ARGS='--only kills --runs 8'"
 	@echo "make docs         docs/configuration.md and docs/metrics.md from the code"
 	@echo "make clean        caches and build leftovers; .venv and runs/ stay"
 

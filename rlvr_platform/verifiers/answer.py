@@ -13,6 +13,7 @@ from rlvr_platform.verifiers.answer_marks import (
     last_joined,
     tagged,
 )
+from rlvr_platform.verifiers.math_clock import MONTH
 from rlvr_platform.verifiers.math_quantity import canonical_unit
 from rlvr_platform.verifiers.math_text import trim
 from rlvr_platform.verifiers.math_words import spelled_in
@@ -51,10 +52,6 @@ _COMPOSED = re.compile(r"[=<>≤≥≠√:^²³+*/]|\d[a-z]|\d\s*[apAP]\.?[mM]\b
 _UNIT_WORDS = re.compile(
     r"(?:(?<=\d)\s*[ap]\.m|(?<=[\d%)}π°])\s*[a-zA-Z]{2,}(?:\s+[a-zA-Z]{2,}){0,3}[²³]?)?\W*$"
 )
-_MONTH = (
-    r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?"
-    r"|Sept?(?:ember)?|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)"
-)
 _DAY = r"\d{1,2}(?:st|nd|rd|th)?"
 _NO_THING = (
     "then|plus|minus|times|or|and|is|are|was|were|does|equals|in|of|to|from|by|at|for|more|less"
@@ -64,7 +61,7 @@ _NAMED = r"[a-zA-Z]+\s*[=:]\s*[^\s,;]+"
 _SEVERAL = re.compile(
     rf"(?:^|\s)({_COUNT}(?:(?:\s*,\s*(?:and\s)?|\s+and\s|\s)\s*{_COUNT})+"
     rf"|{_NAMED}(?:[,;]\s*(?:and\s)?{_NAMED})+"
-    rf"|{_MONTH}\.? {_DAY}(?:,? \d{{4}})?|(?:the )?{_DAY}(?: of)? {_MONTH}(?:,? \d{{4}})?)\W*$"
+    rf"|{MONTH}\.? {_DAY}(?:,? \d{{4}})?|(?:the )?{_DAY}(?: of)? {MONTH}(?:,? \d{{4}})?)\W*$"
 )
 """At the end of a sentence, 5 feet 10 inches, 3 boys and 4 girls; red = 8, blue = 5; a date."""
 _APPENDED = re.compile(r"(?<=[\w)}]),(?:\s+[a-zA-Z]{2,})+\W*$")
@@ -140,7 +137,7 @@ _CALCULATES_ON = re.compile(
 )
 _CALCULATES = re.compile(
     r"\b(?:(?:root|half|third|quarter|double|twice|square|cube|log(?:arithm)?|negative|minus|sine|"
-    r"cosine|tangent|multiple|multiples|divisor|divisors|factor|factors)(?: of)?|twice)\s*$",
+    r"cosine|tangent|multiples?|divisors?|factors?)(?: of)?)\s*$",
     re.IGNORECASE,
 )
 """What makes something else of the number behind it."""

@@ -8,10 +8,12 @@ from rlvr_platform.verifiers.math_quantity import canonical_unit
 
 _TIME = re.compile(r"(\d{1,2})(?::(\d\d))?(?:([ap])\.?m\.?)?", re.IGNORECASE)
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_MONTH = re.compile(
-    r"jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
-    r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?"
+MONTH = (
+    r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?"
+    r"|Sept?(?:ember)?|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)"
 )
+"""A pattern of the months' names."""
+_MONTH = re.compile(MONTH, re.IGNORECASE)
 _DATE_WORD = re.compile(r"(?!(?:of|the|on|st|nd|rd|th)\b)(?:(?<![a-z])[a-z]+|\d{1,4}(?!\d))")
 _HALF_DAY = 12 * 60
 _PART = re.compile(r"(\d+(?:\.\d+)?) ?([a-zA-Z]+)\.?,? ?(?:and )?")
