@@ -50,7 +50,8 @@ _WORD = re.compile(
 _WORD_OR_ARTICLE = re.compile(_WORD.pattern + r"|(?<![\w\\^=+*/-])\s(?:a|A|I)\s(?![=<>+*/-])")
 _COMPOSED = re.compile(r"[=<>≤≥≠√:^²³+*/]|\d[a-z]|\d\s*[apAP]\.?[mM]\b|\\[a-zA-Z]| - ")
 _UNIT_WORDS = re.compile(
-    r"(?:(?<=\d)\s*[ap]\.m|(?<=[\d%)}π°])\s*[a-zA-Z]{2,}(?:\s+[a-zA-Z]{2,}){0,3}[²³]?)?\W*$"
+    r"(?:(?<=\d)\s*[ap]\.m|(?<=[\d%)}π°])\s*[a-zA-Z]{2,}(?:\s+[a-zA-Z]{2,}){0,3}[²³]?"
+    r"|(?<!\W))\W*$"
 )
 _DAY = r"\d{1,2}(?:st|nd|rd|th)?"
 _NO_THING = (

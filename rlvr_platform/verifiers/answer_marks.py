@@ -11,7 +11,7 @@ from rlvr_platform.verifiers.math_text import trim
 _TAIL = 4096
 """Characters at the end in which a box without braces is looked for."""
 # A lost backslash, or \b read as a backspace, still marks a box.
-_BOX = r"(?:\\+(?:boxed|fbox|framebox)|(?<![a-zA-Z\\])boxed(?=\s*\{)|\x08oxed)"
+_BOX = r"(?:(?<!\\)\\+(?:boxed|fbox|framebox)|(?<![a-zA-Z\\])boxed(?=\s*\{)|\x08oxed)"
 ANY_BOX = re.compile(_BOX)
 _BOX_TOKENS = re.compile(_BOX + r"\s*\{|\\.|[{}]", re.DOTALL)
 _BARE_BOX = re.compile(r"\\boxed\s*([^\s{}$\\]+)")

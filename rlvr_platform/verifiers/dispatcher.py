@@ -26,8 +26,6 @@ from rlvr_platform.verifiers.processes import ForkServerProcess, OwnMemory, Work
 from rlvr_platform.verifiers.tasks import Task
 from rlvr_platform.verifiers.waiting import Waiting
 
-_TASKS_PER_WORKER = 2
-"""The one being judged and the next, so that no worker waits for this thread."""
 _DEATHS_PER_TASK = 2
 """A death may come from outside (a kill, the memory of the machine), hence one retry."""
 _PROCESSES_PER_WORKER = 2
@@ -301,10 +299,12 @@ class Dispatcher:
         able = (w for w in self._workers.values() if w.able and not w.slowed)
         active = list(islice(able, self._config.pool.workers))
         # Level by level, so that few tasks spread over all workers.
-        for level in range(_TASKS_PER_WORKER):
+        for level in range(self._waiting.at_hand):
             for worker in active:
                 if len(worker.tasks) == level and (task := self._waiting.take()):
-                    self._give(worker, task)
+                    worker.assign(task)
+        for worker in active:
+            self._flush(worker)
 
     def _feed_spare(self) -> None:
         """Slow tasks, to idle workers: enough others remain for those that are not slow."""
@@ -312,11 +312,8 @@ class Dispatcher:
         idle = [w for w in self._workers.values() if w.able and not w.tasks]
         for worker in idle[: max(0, room)]:
             if task := self._waiting.take_slow():
-                self._give(worker, task)
-
-    def _give(self, worker: Worker, task: Task) -> None:
-        worker.assign(task)
-        self._flush(worker)
+                worker.assign(task)
+                self._flush(worker)
 
     def _top_up(self) -> None:
         """Twice `workers` processes: the others are spare, or busy with slow tasks."""

@@ -26,8 +26,9 @@ class Inbox:
         with self._lock:
             if self._closed_by:
                 raise self._closed_by
+            if not self._tasks:  # Else `woken` is readable already, or about to be taken from.
+                self.wake()
             self._tasks.extend(tasks)
-            self.wake()
 
     def take(self) -> list[Task]:
         """All tasks put since the last call."""

@@ -20,7 +20,7 @@ import math_verify
 
 from rlvr_platform.config.verifiers_math import MathVerifier
 from rlvr_platform.types import Outcome
-from rlvr_platform.verifiers.answer import Answer, final_answer
+from rlvr_platform.verifiers.answer import final_answer
 from rlvr_platform.verifiers.answer_marks import boxed, last_box
 from rlvr_platform.verifiers.base import Finding
 from rlvr_platform.verifiers.math_clock import same_date, same_parts, same_time
@@ -67,33 +67,9 @@ class MathEquivalence:
         given = normalise(answer.expression)
         if not _SOMETHING.search(given):
             return Finding(Outcome.NO_ANSWER, "", f"{answer.rule}: no expression in it")
-        equal, rule = self._judge(wanted, given, answer, _merged(self._policy, options))
+        equal, rule = _judge(wanted, given, _merged(self._policy, options))
         outcome = Outcome.CORRECT if equal else Outcome.WRONG
         return Finding(outcome, answer.expression.strip(), f"{answer.rule}, {rule}")
-
-    def _judge(
-        self, wanted: str, given: str, answer: Answer, policy: MathVerifier
-    ) -> tuple[bool, str]:
-        if wanted == given:
-            return True, "same text"
-        if same_choice(wanted, given):
-            return True, "same choice"
-        if (equal := same_date(wanted, given)) is not None:
-            return equal, "dates"
-        if (equal := same_time(wanted, given)) is not None:
-            return equal, "times of day"
-        if (equal := same_parts(wanted, given)) is not None:
-            return equal, "units side by side"
-        if policy.unevaluated == "reject" and restates(wanted, given):
-            return False, "not evaluated"
-        try:
-            equal = Comparison(policy).same(read_shape(wanted), read_shape(given))
-            return equal, "compared"
-        except NotReadable:
-            pass
-        except RecursionError:
-            return False, "nested too deeply"
-        return _judge_by_math_verify(wanted, given)
 
 
 class _Incomparable(Exception):
@@ -115,6 +91,31 @@ def _read_gold(gold: str) -> str:
 def _merged(policy: MathVerifier, options: Mapping[str, Any]) -> MathVerifier:
     own = {name: options[name] for name in MathVerifier.model_fields if name in options}
     return MathVerifier.model_validate({**policy.model_dump(), **own}) if own else policy
+
+
+# The completions of one prompt often end in the same answer.
+@lru_cache(maxsize=4096)
+def _judge(wanted: str, given: str, policy: MathVerifier) -> tuple[bool, str]:
+    if wanted == given:
+        return True, "same text"
+    if same_choice(wanted, given):
+        return True, "same choice"
+    if (equal := same_date(wanted, given)) is not None:
+        return equal, "dates"
+    if (equal := same_time(wanted, given)) is not None:
+        return equal, "times of day"
+    if (equal := same_parts(wanted, given)) is not None:
+        return equal, "units side by side"
+    if policy.unevaluated == "reject" and restates(wanted, given):
+        return False, "not evaluated"
+    try:
+        equal = Comparison(policy).same(read_shape(wanted), read_shape(given))
+        return equal, "compared"
+    except NotReadable:
+        pass
+    except RecursionError:
+        return False, "nested too deeply"
+    return _judge_by_math_verify(wanted, given)
 
 
 def _judge_by_math_verify(wanted: str, given: str) -> tuple[bool, str]:

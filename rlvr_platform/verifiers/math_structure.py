@@ -15,7 +15,7 @@ from rlvr_platform.verifiers.math_text import without_separators
 MAX_ITEMS = 20_000
 MAX_SIGNS = 4
 """Plus-minus signs of one expression that are written out."""
-_OPEN, _CLOSE = "([{", ")]}"
+_OPEN, _CLOSE = {"(", "[", "{", "\\{"}, {")", "]", "}", "\\}"}
 _SEPARATORS = ("\\or", "\\and", ",", ";")
 _RELATIONS = {"=", "<", ">", "\\le", "\\ge", "\\ne", "\\in", "\\approx", "\\equiv", "\\notin"}
 _RELATIONS |= {"\\nequiv", "\\nsubset", "\\nsubseteq", "\\nmid", "\\nle", "\\nge"}
@@ -105,43 +105,51 @@ def _shape(text: str) -> Shape:
     text = text.strip()
     if not re.search(r"[,;:=<>(\[{|\\]", text):
         return _plain(text)
-    tokens = _TOKEN.findall(text)
-    parts, found = _split(tokens, _SEPARATORS)
-    if found and len(parts) <= MAX_ITEMS:
+    tokens = _Tokens(text)
+    parts, found = tokens.listed()
+    if 1 < len(parts) <= MAX_ITEMS:
         joint = next(mark for mark in _SEPARATORS if mark in found)
         return Sequence("list", _flat(tuple(map(_shape, parts))), joint)
     if labelled := _LABELLED.fullmatch(text):
         return Relation(("=",), (Words(labelled[1].lower()), _shape(labelled[2])))
-    parts, found = _split(tokens, _RELATIONS)
+    parts, found = tokens.split(_RELATIONS)
     if found:
         return Relation(tuple(found), tuple(map(_shape, parts)))
-    parts, found = _split(tokens, _SET_OPERATORS)
+    parts, found = tokens.split(_SET_OPERATORS)
     if found:
         return SetExpression(tuple(found), tuple(map(_shape, parts)))
-    parts, found = _split(tokens, {":"})
+    parts, found = tokens.split({":"})
     if found and all(parts):
         return Sequence(":", tuple(map(_shape, parts)))
-    return _bracketed(text, tokens)
+    return _bracketed(text, tokens.tokens)
 
 
-def _split(tokens: list[str], marks: Collection[str]) -> tuple[list[str], list[str]]:
-    """Parts between the marks that stand outside all brackets, empty parts left out."""
-    parts: list[list[str]] = [[]]
-    found: list[str] = []
-    depth = 0
-    for token in tokens:
-        opened = token in _OPEN or token == "\\{" or token.startswith("\\begin")
-        closed = token in _CLOSE or token == "\\}" or token.startswith("\\end")
-        depth += opened - closed
-        if depth == 0 and token in marks and not (closed or opened):
-            found.append(token)
-            parts.append([])
-        else:
-            parts[-1].append(token)
-    texts = ["".join(part).strip() for part in parts]
-    if marks is _SEPARATORS:
-        return [part for part in texts if part], found if sum(map(bool, texts)) > 1 else []
-    return texts, found
+class _Tokens:
+    """A text in tokens; those outside all brackets may split it."""
+
+    def __init__(self, text: str) -> None:
+        self.tokens: list[str] = _TOKEN.findall(text)
+        self._outside: list[int] = []
+        depth = 0
+        for at, token in enumerate(self.tokens):
+            if token in _OPEN or token.startswith("\\begin"):
+                depth += 1
+            elif token in _CLOSE or token.startswith("\\end"):
+                depth -= 1
+            elif depth == 0:
+                self._outside.append(at)
+
+    def split(self, marks: Collection[str]) -> tuple[list[str], list[str]]:
+        """The parts between these marks, and the marks."""
+        cuts = [at for at in self._outside if self.tokens[at] in marks]
+        ends = zip([-1, *cuts], [*cuts, len(self.tokens)], strict=True)
+        parts = ["".join(self.tokens[start + 1 : end]).strip() for start, end in ends]
+        return parts, [self.tokens[at] for at in cuts]
+
+    def listed(self) -> tuple[list[str], list[str]]:
+        """The items of a list, empty ones left out, and what separates them."""
+        parts, found = self.split(_SEPARATORS)
+        return [part for part in parts if part], found
 
 
 def _bracketed(text: str, tokens: list[str]) -> Shape:
@@ -174,7 +182,7 @@ def _tuples(kind: str, inner: str, content: Sequence) -> Shape:
     """(a, \\pm b) is two pairs."""
     if not _SIGN.search(inner):
         return Sequence(kind, content.items)
-    parts, _ = _split(_TOKEN.findall(inner), _SEPARATORS)
+    parts, _ = _Tokens(inner).listed()
     choices = [s.items if isinstance(s := _shape(part), Sequence) else (s,) for part in parts]
     return Sequence("list", tuple(Sequence(kind, items) for items in product(*choices)))
 
@@ -197,19 +205,18 @@ def _with_signs(text: str, signs: tuple[str, ...]) -> str:
 
 def _one_group(tokens: list[str]) -> bool:
     """Whether the first bracket closes at the end. Half-open intervals mix two kinds."""
-    if tokens[0] not in ("(", "[", "{", "\\{") or tokens[-1] not in (")", "]", "}", "\\}"):
+    if tokens[0] not in _OPEN or tokens[-1] not in _CLOSE:
         return False
     depth = 0
     for at, token in enumerate(tokens):
-        depth += (token in _OPEN or token == "\\{") - (token in _CLOSE or token == "\\}")
+        depth += (token in _OPEN) - (token in _CLOSE)
         if depth == 0:
             return at == len(tokens) - 1
     return False
 
 
 def _set(inner: str) -> Shape:
-    tokens = _TOKEN.findall(inner)
-    parts, found = _split(tokens, {"|", ":"})
+    parts, found = _Tokens(inner).split({"|", ":"})
     if len(found) == 1 and not _LETTERS.search(parts[0]):
         name = re.sub(r"\\in\b.*", "", parts[0]).strip()
         return Builder(name, _shape(parts[1]))

@@ -120,7 +120,7 @@ def _combinations(match: re.Match[str]) -> str:
 
 
 def _words(text: str) -> str:
-    text = _ONE_DOLLAR.sub(rf"\1{DOLLAR}", text).replace("$", " ")
+    text = " ".join(_ONE_DOLLAR.sub(rf"\1{DOLLAR}", text).replace("$", " ").split())
     text = _JOINED.sub(r" \\\1 ", text)
     if not re.search(r"[a-zA-Z]{2}", text):
         return text

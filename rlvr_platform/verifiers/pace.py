@@ -16,6 +16,10 @@ _NEWS = 32
 _MARGIN = 1.5
 _REPLACEMENT_S = 0.004
 """Of processor time to end a process and to fork and warm another. No item makes way for less."""
+_AT_HAND, _MOST_AT_HAND = 2, 8
+"""The task being judged and the next, so that no worker waits for the pool's thread."""
+_AT_HAND_S = 0.001
+"""Of quicker tasks a worker has so many seconds' worth at hand: fewer wake-ups for each."""
 _EXTRA_WORK = 0.1
 """The most that starting items again may add to all work, as a share."""
 
@@ -35,6 +39,8 @@ class Pace:
         self._news = 0
         self.patience_s = math.inf
         """Seconds after which an item makes way."""
+        self.at_hand = _AT_HAND
+        """Tasks that a worker should have at a time."""
 
     def finished(self, seconds: float) -> None:
         """An item had its verdict at the first try."""
@@ -57,6 +63,11 @@ class Pace:
         if self._news >= _NEWS:
             self._news = 0
             self.patience_s = self._best_patience()
+            self.at_hand = self._enough()
+
+    def _enough(self) -> int:
+        typical = float(np.median(self._seconds))
+        return int(min(max(_AT_HAND_S / max(typical, 1e-9), _AT_HAND), _MOST_AT_HAND))
 
     def _best_patience(self) -> float:
         finished = np.sort([seconds for seconds in self._seconds if seconds < math.inf])

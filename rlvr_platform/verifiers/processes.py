@@ -74,7 +74,7 @@ class Worker:
     """It has said that it waits for tasks."""
     off_cpu_s: float = 0.0
     """Seconds without a processor since then, at the last look: it slept or was kept waiting."""
-    unsent: memoryview = field(default_factory=lambda: memoryview(b""))
+    unsent: bytearray = field(default_factory=bytearray)
     unread: bytes = b""
     hung_up: bool = False
     """The worker closed its end: it ended, or is about to."""
@@ -102,7 +102,7 @@ class Worker:
         if not self.tasks:
             self.begin()
         self.tasks.append(task)
-        self.unsent = memoryview(bytes(self.unsent) + task.payload)
+        self.unsent += task.payload
 
     def begin(self) -> None:
         """Start timing the first task."""
@@ -118,11 +118,11 @@ class Worker:
         """Send what the channel takes now; True when nothing is left to send."""
         try:
             while self.unsent:
-                self.unsent = self.unsent[self.channel.send(self.unsent) :]
+                del self.unsent[: self.channel.send(self.unsent)]
         except BlockingIOError:
             pass
         except (BrokenPipeError, ConnectionResetError):
-            self.unsent = memoryview(b"")  # The fork server will report the end.
+            self.unsent.clear()  # The fork server will report the end.
         return not self.unsent
 
     def answers(self) -> Iterator[tuple[str, str, str, float, float | None]]:

@@ -28,6 +28,11 @@ class Waiting:
     def __bool__(self) -> bool:
         return any(self._levels)
 
+    @property
+    def at_hand(self) -> int:
+        """Tasks that a worker should have at a time."""
+        return self._pace.at_hand
+
     def add(self, tasks: Iterable[Task]) -> None:
         """Behind all others of their level."""
         for task in tasks:
