@@ -99,7 +99,10 @@ _BOLD = re.compile(r"(?<![\w*])\*\*([^*\n]+)\*\*((?<=\d\*\*)[ a-zA-Z]{1,30}|)[a-
 _DENIED = re.compile(r",?\s+(?:and |but )?not\b.*", re.DOTALL)
 _INSTEAD = re.compile(r",\s+(?:and |but )?not\b.*", re.DOTALL)
 _REASONING_END = re.compile(r"</think(?:ing)?>")
-_NEXT_TASK = re.compile(r"\n[ \t]*(?:Question|Problem|Q|Human|User)[ \t]*:")
+_NEXT_TASK = re.compile(
+    r"\n[ \t]*(?:(?:Question|Problem|Q|Human|User)[ \t]*:"
+    r"|(?:#{1,6}|\*\*)[ \t]*(?:Question|Problem|Exercise)[ \t]+\d)"
+)
 _REASONING_START = re.compile(r"<think(?:ing)?>")
 _SPAN = re.compile(
     r"\$\$(?P<d>[^$]+)\$\$|(?<!\\)\$(?P<i>[^\s$](?:[^$\n]*[^\s$\\])?)\$(?!\d)"
@@ -110,7 +113,8 @@ _SPAN = re.compile(
 _CONNECTION = re.compile(r"\s*(?:,|,?\s*and|,?\s*or)\s*")
 _PROSE = re.compile(r"(?<![\\{a-zA-Z])[a-zA-Z]{2,}[ ,.:]+[a-zA-Z]{2,}")
 _VERB = re.compile(
-    r"\b(?:is|are|equals?|be|was|were|gives|get|obtain)\b(?:\s+(?:equal\s+)?to\b)?\s*:?\s*|(?<=[a-zA-Z*)]):\s+|⇒|→"
+    r"\b(?:is|are|equals?|be|was|were|gives|get|obtain)\b(?:\s+(?:equal\s+)?to\b)?"
+    r"(?:\s+(?:now|then|therefore|thus|simply|just|indeed)\b)?\s*:?\s*|(?<=[a-zA-Z*)]):\s+|⇒|→"
 )
 _AFTER_VERB = re.compile(r"\b(?:is|are|equals|be)\s*:?\s*$")
 _UNFINISHED = re.compile(

@@ -36,8 +36,9 @@ from rlvr_platform.verifiers.math_words import same_choice
 logging.getLogger("math_verify").setLevel(logging.ERROR)
 
 _DELIMITED = re.compile(r"\s*(?:\$([^$]*)\$|\\\((.*)\\\)|\\\[(.*)\\\])\s*", re.DOTALL)
-_LONGEST = 16_000
-"""Characters of an answer. Longer ones are no answers, and not every step is linear in them."""
+_LONGEST, _TIMES_GOLD = 16_000, 4
+"""Characters of an answer, or times the gold answer's. Longer ones are no answers, and not every
+step is linear in them."""
 _OPENED, _CLOSED = re.compile(r"(?<!\\){"), re.compile(r"(?<!\\)}")
 _SOMETHING = re.compile(r"[^\W_]|\\emptyset|\\infty|\\\{")
 
@@ -62,7 +63,7 @@ class MathEquivalence:
         answer = final_answer(prediction)
         if answer is None:
             return Finding(Outcome.NO_ANSWER, "", "no final answer")
-        if len(answer.expression) > _LONGEST:
+        if len(answer.expression) > max(_LONGEST, _TIMES_GOLD * len(wanted)):
             return Finding(Outcome.WRONG, answer.text[:80], f"{answer.rule}: too long to compare")
         given = normalise(answer.expression)
         if not _SOMETHING.search(given):

@@ -16,7 +16,7 @@ MONTH = (
 _MONTH = re.compile(MONTH, re.IGNORECASE)
 _DATE_WORD = re.compile(r"(?!(?:of|the|on|st|nd|rd|th)\b)(?:(?<![a-z])[a-z]+|\d{1,4}(?!\d))")
 _HALF_DAY = 12 * 60
-_PART = re.compile(r"(\d+(?:\.\d+)?) ?([a-zA-Z]+)\.?,? ?(?:and )?")
+_PART = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?) ?([a-zA-Z]+)\.?,? ?(?:and )?")
 
 
 def same_date(gold: str, answer: str) -> bool | None:

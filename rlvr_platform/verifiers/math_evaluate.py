@@ -4,18 +4,16 @@ at sample points of their symbols. No step grows with the size of the numbers in
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
 import mpmath
 
+from rlvr_platform.verifiers.math_exact import TooLarge, exact
 from rlvr_platform.verifiers.math_expression import Node, symbols
-from rlvr_platform.verifiers.math_modular import NotRational, same_rational_function
+from rlvr_platform.verifiers.math_modular import NotRational, same_formally, same_rational_function
 
-_MAX_BITS = 200_000
-"""Numerators and denominators that exact arithmetic may reach."""
 _MAX_EXPONENT = 1e12
 """Natural logarithm of the largest number that is evaluated in floating point."""
 _DIGITS = 50
@@ -27,10 +25,6 @@ _RANGES = ((0.05, 0.95), (1.1, 3.0), (-0.95, -0.05), (0.1, 0.9), (-3.0, -1.1), (
 """Where the sample points lie, one interval each: small, large, negative."""
 _ARC = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arccot": "acot"}
 _ARC |= {"arcsec": "asec", "arccsc": "acsc"}
-
-
-class TooLarge(ArithmeticError):
-    """The value cannot be had with bounded work."""
 
 
 class Undefined(ArithmeticError):
@@ -50,14 +44,6 @@ def same_value(a: Node, b: Node) -> bool:
         return _same_function(a, b, names)
 
 
-def exact(node: Node) -> Fraction | None:
-    """The rational value, when only arithmetic on rationals of bounded size leads to it."""
-    try:
-        return _exact(node)
-    except (TooLarge, ZeroDivisionError):
-        return None
-
-
 def value_at(node: Node, point: Mapping[str, Any]) -> Any:
     """The mpmath value where the symbols have these values. Raises TooLarge or Undefined."""
     return _at(node, point, _DIGITS)
@@ -74,8 +60,10 @@ def _same_constant(a: Node, b: Node) -> bool:
         return left == right
     try:
         x, y = constant(a), constant(b)
-        return _near(x, y) and _confirmed(a, b, {}, x, y)
-    except (TooLarge, Undefined):
+        return _near(x, y) and (_confirmed(a, b, {}, x, y) or same_formally(a, b))
+    except TooLarge:
+        return same_formally(a, b)
+    except Undefined:
         return False
 
 
@@ -290,49 +278,3 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     **{f: _hyperbolic(getattr(mpmath, f)) for f in ("sinh", "cosh", "tanh", "coth")},
     **{name: getattr(mpmath, function) for name, function in _ARC.items()},
 }
-
-
-def _exact(node: Node) -> Fraction | None:
-    if node.op == "num":
-        return node.value
-    if node.op not in ("+", "*", "/", "neg", "^", "!", "abs", "floor", "ceil"):
-        return None
-    values = [_exact(arg) for arg in node.args]
-    if any(value is None for value in values):
-        return None
-    return _small(_arithmetic(node.op, *[value for value in values if value is not None]))
-
-
-def _arithmetic(op: str, a: Fraction, b: Fraction = Fraction(1)) -> Fraction | None:
-    if op == "^":
-        return _exact_power(a, b)
-    if op == "!":
-        return Fraction(math.factorial(int(a))) if a.denominator == 1 and 0 <= a < 3000 else None
-    results: dict[str, Callable[[], Fraction]] = {
-        "+": lambda: a + b,
-        "*": lambda: a * b,
-        "/": lambda: a / b,
-        "neg": lambda: -a,
-        "abs": lambda: abs(a),
-        "floor": lambda: Fraction(math.floor(a)),
-        "ceil": lambda: Fraction(math.ceil(a)),
-    }
-    return results[op]()
-
-
-def _exact_power(base: Fraction, exponent: Fraction) -> Fraction | None:
-    if exponent.denominator != 1:
-        return None
-    if abs(exponent) * max(_bits(base), 1) > _MAX_BITS:
-        raise TooLarge("power")
-    return base ** int(exponent)
-
-
-def _bits(x: Fraction) -> int:
-    return max(abs(x.numerator), x.denominator).bit_length()
-
-
-def _small(x: Fraction | None) -> Fraction | None:
-    if x is not None and _bits(x) > _MAX_BITS:
-        raise TooLarge("exact number")
-    return x

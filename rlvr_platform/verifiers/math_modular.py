@@ -6,13 +6,17 @@ Costs a multiplication of small integers for each operation, whatever the number
 from __future__ import annotations
 
 import secrets
+from collections import defaultdict
 from collections.abc import Mapping
 from functools import cache
 
+from rlvr_platform.verifiers.math_exact import exact
 from rlvr_platform.verifiers.math_expression import Node
 
 _POINTS = 2
 _BITS = 127
+_EXPONENT_BITS = 4096
+"""Of exponents that are worked out."""
 
 
 class NotRational(ArithmeticError):
@@ -26,9 +30,20 @@ def same_rational_function(a: Node, b: Node, names: frozenset[str]) -> bool:
     """
     for trial in range(_POINTS):
         point = {name: _residue_of_symbol(name, trial) for name in names}
-        if _residue(a, point) != _residue(b, point):
+        residues = _Residues(point)
+        if residues.of(a) != residues.of(b):
             return False
     return True
+
+
+def same_formally(a: Node, b: Node) -> bool:
+    """Whether two trees without symbols are the same by the rules of arithmetic alone, whatever
+    the values of what is too large to evaluate: 1 + 9^{9^{9^9}} and 9^{9^{9^9}} + 1."""
+    residues = _Atoms()
+    try:
+        return residues.of(a) == residues.of(b)
+    except NotRational:
+        return False
 
 
 @cache
@@ -44,30 +59,69 @@ def _residue_of_symbol(name: str, trial: int) -> int:
     return secrets.randbelow(_prime() - 2) + 2
 
 
-def _residue(node: Node, point: Mapping[str, int]) -> int:
-    prime = _prime()
-    if node.op == "num":
-        return node.value.numerator * _inverse(node.value.denominator) % prime
-    if node.op == "sym":
-        return point[node.name]
-    if node.op == "^":
-        return _power(_residue(node.args[0], point), node.args[1])
-    if node.op == "neg":
-        return -_residue(node.args[0], point) % prime
-    if node.op not in ("+", "*", "/"):
+class _Residues:
+    """Residues of trees where the symbols have these values."""
+
+    def __init__(self, point: Mapping[str, int]) -> None:
+        self._point = point
+
+    def of(self, node: Node) -> int:
+        prime = _prime()
+        if node.op == "num":
+            return node.value.numerator * _inverse(node.value.denominator) % prime
+        if node.op == "sym":
+            return self._point[node.name]
+        if node.op == "^":
+            return self._power(node)
+        if node.op == "neg":
+            return -self.of(node.args[0]) % prime
+        if node.op not in ("+", "*", "/"):
+            return self._other(node)
+        left, right = map(self.of, node.args)
+        if node.op == "+":
+            return (left + right) % prime
+        return left * (right if node.op == "*" else _inverse(right)) % prime
+
+    def _power(self, node: Node) -> int:
+        base, exponent = node.args
+        literal = exponent.args[0] if exponent.op == "neg" else exponent
+        if literal.op != "num" or literal.value.denominator != 1:
+            return self._other(node)
+        return _power(self.of(base), int(literal.value) * (-1 if exponent.op == "neg" else 1))
+
+    def _other(self, node: Node) -> int:
         raise NotRational(node.op)
-    left, right = (_residue(arg, point) for arg in node.args)
-    if node.op == "+":
-        return (left + right) % prime
-    return left * (right if node.op == "*" else _inverse(right)) % prime
 
 
-def _power(base: int, exponent: Node) -> int:
-    number = exponent.args[0] if exponent.op == "neg" else exponent
-    if number.op != "num" or number.value.denominator != 1 or base == 0:
-        raise NotRational("power")
-    power = pow(base, abs(number.value.numerator), _prime())
-    return _inverse(power) if (number.value < 0) != (exponent.op == "neg") else power
+class _Atoms(_Residues):
+    """What is no rational operation becomes an indeterminate: one for each operation and operands,
+    where equal residues stand for equal operands."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self._atoms: dict[object, int] = defaultdict(lambda: secrets.randbelow(_prime()))
+
+    def _other(self, node: Node) -> int:
+        operands = tuple(map(self.of, node.args))
+        if node.op == "^" and (exponent := _small_integer(node.args[1])) is not None:
+            return _power(operands[0], exponent)
+        if node.op == "binom":
+            n, k = operands
+            return self._atoms["binom", n, frozenset((k, (n - k) % _prime()))]
+        return self._atoms[node.op, node.name, operands]
+
+
+def _small_integer(node: Node) -> int | None:
+    value = exact(node)
+    if value is None or value.denominator != 1 or value.numerator.bit_length() > _EXPONENT_BITS:
+        return None
+    return int(value)
+
+
+def _power(base: int, exponent: int) -> int:
+    if base == 0:
+        raise NotRational("power of 0")
+    return pow(base, exponent, _prime())
 
 
 def _inverse(number: int) -> int:

@@ -46,8 +46,8 @@ _UNIT_NAMES = {
     "dollar": "dollars USD usd bucks",
     "cent": "cents",
     "euro": "euros EUR",
-    "mph": "",
-    "kph": "kmh",
+    "mi/h": "mph",
+    "km/h": "kph kmh",
     "unit": "units",
     "N": "newton newtons",
     "J": "joule joules",
@@ -57,6 +57,17 @@ _UNIT_NAMES = {
     "Hz": "hertz",
 }
 _UNITS = {name: unit for unit, names in _UNIT_NAMES.items() for name in (unit, *names.split())}
+_DIRECTIONS = (
+    ("increase increased rise gain profit up", "decrease decreased reduction drop fall loss down"),
+    ("north", "south"),
+    ("east", "west"),
+    ("left", "right"),
+    ("above", "below"),
+    ("ahead", "behind"),
+    ("before early", "after late"),
+    ("clockwise", "counterclockwise anticlockwise"),
+)
+_OPPOSITES = tuple((frozenset(a.split()), frozenset(b.split())) for a, b in _DIRECTIONS)
 _CURRENCIES = {DOLLAR: "dollar", "£": "pound sterling", "€": "euro", "¥": "yen", "₹": "rupee"}
 _HEDGING = (
     "if otherwise not but except unless when either maybe perhaps possibly anything any between "
@@ -149,6 +160,12 @@ def read_quantity(text: str) -> Quantity:
         unit, known = currency or "degree", True
     hedged = _is_hedged(f"{head} {words}".strip()) or (percent and bool(_SHARE.match(words)))
     return Quantity(core, percent, degrees, unit, known, scale, hedged, head)
+
+
+def opposed(a: str, b: str) -> bool:
+    """Whether words behind two numbers point in opposite directions: an increase, a decrease."""
+    x, y = set(a.lower().split()), set(b.lower().split())
+    return any((x & one and y & other) or (x & other and y & one) for one, other in _OPPOSITES)
 
 
 def _without_percent(text: str) -> tuple[str, bool]:

@@ -14,7 +14,8 @@ from typing import Any
 
 import mpmath
 
-from rlvr_platform.verifiers.math_evaluate import TooLarge, Undefined, value_at
+from rlvr_platform.verifiers.math_evaluate import Undefined, value_at
+from rlvr_platform.verifiers.math_exact import TooLarge
 from rlvr_platform.verifiers.math_expression import Node, NotReadable, read_expression, symbols
 from rlvr_platform.verifiers.math_structure import (
     Builder,
@@ -60,6 +61,8 @@ def is_region(shape: Shape) -> bool:
 
 def same_region(gold: Shape, answer: Shape) -> bool | None:
     """None when one of them is no set of real numbers, or has more than one variable."""
+    if _same_pieces(gold, answer):
+        return True
     names: set[str] = set()
     try:
         g, a = _region(gold, names), _region(answer, names)
@@ -68,6 +71,14 @@ def same_region(gold: Shape, answer: Shape) -> bool | None:
         return _agree(g, a)
     except (NotReadable, TooLarge, Undefined):
         return None
+
+
+def _same_pieces(gold: Shape, answer: Shape) -> bool:
+    """Unions of the same sets, however many."""
+    if not isinstance(gold, SetExpression) or not isinstance(answer, SetExpression):
+        return False
+    unions = {*gold.operators, *answer.operators} == {"\\cup"}
+    return unions and frozenset(gold.operands) == frozenset(answer.operands)
 
 
 def _agree(gold: Region, answer: Region) -> bool:

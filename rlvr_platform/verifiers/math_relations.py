@@ -8,7 +8,8 @@ from typing import Any
 
 import mpmath
 
-from rlvr_platform.verifiers.math_evaluate import TooLarge, Undefined, sample_point, value_at
+from rlvr_platform.verifiers.math_evaluate import Undefined, sample_point, value_at
+from rlvr_platform.verifiers.math_exact import TooLarge
 from rlvr_platform.verifiers.math_expression import Node, read_expression, symbols
 from rlvr_platform.verifiers.math_structure import Relation, Scalar, Sequence, Shape, Words
 

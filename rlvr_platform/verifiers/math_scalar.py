@@ -11,15 +11,10 @@ from itertools import permutations
 import mpmath
 
 from rlvr_platform.config.verifiers_math import MathVerifier
-from rlvr_platform.verifiers.math_evaluate import (
-    TooLarge,
-    Undefined,
-    constant,
-    exact,
-    same_value,
-)
+from rlvr_platform.verifiers.math_evaluate import Undefined, constant, same_value
+from rlvr_platform.verifiers.math_exact import TooLarge, exact
 from rlvr_platform.verifiers.math_expression import Node, number, read_expression, symbols
-from rlvr_platform.verifiers.math_quantity import Quantity, read_quantity
+from rlvr_platform.verifiers.math_quantity import Quantity, opposed, read_quantity
 
 _INTEGER = re.compile(r"[-+]?\d{1,40}")
 _DECIMAL = re.compile(
@@ -69,7 +64,7 @@ def same_scalar(gold: str, answer: str, policy: MathVerifier) -> bool:
 
 def _says_no_more(gold: Quantity, answer: Quantity) -> bool:
     """Whether the answer has no words that change its meaning, other than the gold answer's."""
-    if answer.hedged and not gold.hedged:
+    if (answer.hedged and not gold.hedged) or opposed(gold.unit, answer.unit):
         return False
     if not gold.head and answer.head.endswith((" is", " are", " equals")):
         return True

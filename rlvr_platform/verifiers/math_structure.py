@@ -31,6 +31,9 @@ _SCALED_MATRIX = re.compile(
     r"(\\begin\{([pbB]?matrix|array|smallmatrix)\}(?:(?!\\begin).)*\\end\{\3\})",
     re.DOTALL,
 )
+_TRANSPOSED = re.compile(
+    r"(.*[)\]}])\s*\^\s*\{?\s*(?:\\text\s*\{\s*)?(?:T|\\top|\\intercal)(?:\s*\}){0,2}", re.DOTALL
+)
 _WORDS = re.compile(r"(?:\\text\{[^{}]*\}|[a-zA-Z' .-])+")
 _LABELLED = re.compile(r"(?:\\text\{)?([A-Za-z][A-Za-z ]{2,}?)\}?\s*:\s*\}?(.*\d.*)")
 _SIGN = re.compile(r"(\\pm|\\mp)\s*")
@@ -159,6 +162,8 @@ def _bracketed(text: str, tokens: list[str]) -> Shape:
         return _cases(match[1])
     if match := _SCALED_MATRIX.fullmatch(text):
         return _scaled(match[1], _shape(match[2]), text)
+    if turned := _TRANSPOSED.fullmatch(text):
+        return _transposed(_shape(turned[1]), text)
     if not _one_group(tokens):
         return _plain(text)
     inner = "".join(tokens[1:-1]).strip()
@@ -247,6 +252,15 @@ def _scaled(factor: str, matrix: Shape, text: str) -> Shape:
         return Scalar(text)
     rows = [[_times(factor, cell) for cell in row] for row in matrix.rows]
     return Matrix(tuple(map(tuple, rows)))
+
+
+def _transposed(shape: Shape, text: str) -> Shape:
+    """(a, b)^T is a column."""
+    if isinstance(shape, Matrix) and len({len(row) for row in shape.rows}) == 1:
+        return Matrix(tuple(zip(*shape.rows, strict=True)))
+    if isinstance(shape, Sequence) and shape.kind in ("()", "[]"):
+        return Matrix(tuple((item,) for item in shape.items))
+    return _plain(text)
 
 
 def _times(factor: str, cell: Shape) -> Shape:

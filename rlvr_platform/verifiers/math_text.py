@@ -121,7 +121,7 @@ def _combinations(match: re.Match[str]) -> str:
 
 def _words(text: str) -> str:
     text = " ".join(_ONE_DOLLAR.sub(rf"\1{DOLLAR}", text).replace("$", " ").split())
-    text = _JOINED.sub(r" \\\1 ", text)
+    text = _JOINED.sub(lambda match: f" {WORDS[match[1].lower()]} ", text)
     if not re.search(r"[a-zA-Z]{2}", text):
         return text
     text = _GLUED.sub(lambda match: WORDS[match[1] or match[2]], text)

@@ -29,6 +29,8 @@ _PARTS = [
     *["third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"],
 ]
 _MOST_NOUNS = 4
+_LONGEST_NUMBER = 400
+"""Characters of a number in words."""
 _CONTINUING = "and or of to by times plus minus divided more less fewer hundred half"
 _NO_NOUNS = frozenset(_CONTINUING.split())
 _POINTING = frozenset(["one", "first", "second", "third", "quarter", "half"])
@@ -62,6 +64,8 @@ def same_choice(gold: str, answer: str) -> bool:
 def spelled(text: str) -> str:
     """A number in words as digits: forty-two, seventh, three quarters, two and a half, negative
     infinity; empty for anything else."""
+    if len(text) > _LONGEST_NUMBER:
+        return ""
     if sign := _NEGATIVE.match(text):
         positive = spelled(text[sign.end() :])
         return f"-{positive}" if positive else ""

@@ -16,7 +16,8 @@ from rlvr_platform.config.verifiers_math import NumericVerifier
 from rlvr_platform.types import Outcome
 from rlvr_platform.verifiers.answer import final_answer
 from rlvr_platform.verifiers.base import Finding
-from rlvr_platform.verifiers.math_evaluate import TooLarge, Undefined, constant, exact
+from rlvr_platform.verifiers.math_evaluate import Undefined, constant
+from rlvr_platform.verifiers.math_exact import TooLarge, exact
 from rlvr_platform.verifiers.math_expression import Node, NotReadable, number, read_expression
 from rlvr_platform.verifiers.math_quantity import SCALES, canonical_unit, read_quantity
 from rlvr_platform.verifiers.math_text import normalise

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlvr_platform.verifiers.math_evaluate import exact, same_value
+from rlvr_platform.verifiers.math_evaluate import same_value
+from rlvr_platform.verifiers.math_exact import exact
 from rlvr_platform.verifiers.math_expression import NotReadable, read_expression
 
 integers = st.integers(-(10**30), 10**30)
