@@ -295,14 +295,15 @@ class Dispatcher:
             self._feed_spare()
 
     def _feed_active(self) -> None:
-        """To the workers ready for longest; nothing queues behind a slow task."""
+        """To the workers ready for longest; nothing queues behind a task that made way."""
         able = (w for w in self._workers.values() if w.able and not w.slowed)
         active = list(islice(able, self._config.pool.workers))
         # Level by level, so that few tasks spread over all workers.
         for level in range(self._waiting.at_hand):
             for worker in active:
-                if len(worker.tasks) == level and (task := self._waiting.take()):
-                    worker.assign(task)
+                if len(worker.tasks) == level and not worker.slowed:
+                    if task := self._waiting.take():
+                        worker.assign(task)
         for worker in active:
             self._flush(worker)
 

@@ -106,6 +106,8 @@ def read_shape(text: str) -> Shape:
 
 def _shape(text: str) -> Shape:
     text = text.strip()
+    if text.isdigit():
+        return Scalar(text)
     if not re.search(r"[,;:=<>(\[{|\\]", text):
         return _plain(text)
     tokens = _Tokens(text)

@@ -94,8 +94,8 @@ class Worker:
 
     @property
     def slowed(self) -> bool:
-        """Whether it is busy with a slow task."""
-        return bool(self.tasks) and self.tasks[0].slow
+        """Whether it has a task that made way before, and may take long."""
+        return bool(self.tasks) and self.tasks[-1].made_way > 0
 
     def assign(self, task: Task) -> None:
         """Queue a task for this worker; `flush` sends it."""

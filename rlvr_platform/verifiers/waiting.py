@@ -12,6 +12,9 @@ from rlvr_platform.verifiers.tasks import Task
 _SECOND_TRY = 4.0
 """Times the first, and at least the seconds below: nothing quick is started three times."""
 _SECOND_TRY_S = 0.1
+_SOUNDED = 32
+"""Of so many tasks that make way, one is tried again at once: what it needs, the others may need
+too."""
 
 
 class Waiting:
@@ -23,6 +26,7 @@ class Waiting:
 
     def __init__(self, deadline_s: float) -> None:
         self._pace = Pace(deadline_s)
+        self._made_way = 0
         self._levels: tuple[deque[Task], ...] = (deque(), deque(), deque())
 
     def __bool__(self) -> bool:
@@ -70,15 +74,24 @@ class Waiting:
 
     def make_way(self, task: Task, seconds: float) -> None:
         """Let the others go before a task that was stopped after `seconds`."""
-        if not task.made_way:
+        if task.made_way:
+            self._pace.unfinished_second()
+        else:
             self._pace.unfinished()
         task.make_way(seconds)
-        self.add([task])
+        sounded = not task.slow and self._made_way % _SOUNDED == 0
+        self._made_way += not task.slow
+        if sounded:
+            self._levels[0].appendleft(task)
+        else:
+            self.add([task])
 
     def judged(self, task: Task, seconds: float) -> None:
         """Learn from the time of a verdict."""
-        if task.made_way:
-            self._pace.finished_later(max(seconds, task.tried_s))
+        if task.slow:
+            self._pace.finished_last(seconds)
+        elif task.made_way:
+            self._pace.finished_second(max(seconds, task.tried_s))
         else:
             self._pace.finished(seconds)
 

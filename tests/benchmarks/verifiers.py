@@ -12,6 +12,7 @@ import argparse
 import json
 import logging
 import os
+import random
 import re
 import statistics
 import time
@@ -31,14 +32,21 @@ from rlvr_platform.verifiers.registry import build_verifier
 
 CASES = Path(__file__).parents[3] / "shared/cases"
 FILES = ("gsm8k_labelled.jsonl", "math_labelled.jsonl")
-ITEMS, REPEATS, VERDICTS = 480, 3, 5_000
+ITEMS, WARM_UP, FEW = 1440, 240, 160
+REPEATS, VERDICTS = 5, 5_000
 WORKERS, DEADLINE_S = 2, 1.0
 ENDLESS = GradeItem("never ends", "1")
 HARD = [
     GradeItem(rf"The answer is \boxed{{{text}}}.", "7")
-    for text in ("8^{8^{8^{8}}}", "77777777!", r"\binom{10^{9}}{10^{8}}", "3^{10^{11}} \\bmod 7")
+    for n in range(75)
+    for text in (
+        f"{n + 8}^{{{n + 8}^{{8^{{8}}}}}}",
+        f"{n}7777777!",
+        rf"\binom{{10^{{{n + 9}}}}}{{10^{{8}}}}",
+        rf"{n + 3}^{{10^{{11}}}} \bmod 7",
+    )
 ]
-"""Mathematics that takes very long if it is worked out."""
+"""Mathematics that takes very long if it is worked out, no two alike."""
 
 
 def build_endless(config: Any) -> Verifier:
@@ -61,11 +69,12 @@ class _Endless:
 
 
 def completions() -> list[GradeItem]:
-    """`ITEMS` ordinary completions, spread evenly over the files."""
+    """`ITEMS` ordinary completions of all the files, mixed."""
     paths = [CASES / name for name in FILES if (CASES / name).is_file()]
     rows = [json.loads(line) for path in paths for line in path.open(encoding="utf-8")]
     items = [GradeItem(row["prediction"], row["gold"]) for row in rows] or _generated()
-    return items[:: max(1, len(items) // ITEMS)][:ITEMS]
+    random.Random(0).shuffle(items)
+    return items[:ITEMS]
 
 
 def _generated() -> list[GradeItem]:
@@ -85,38 +94,44 @@ def _generated() -> list[GradeItem]:
 
 
 def measure(verdicts: int = VERDICTS) -> dict[str, float]:
-    """Medians of three runs; `*_over_*` and `*_slowdown` are ratios of what was measured here.
+    """Medians of five runs; `*_over_*` and `*_slowdown` are ratios of what was measured here.
 
+    Every run has a pool of its own, warmed up on other items, and meets each item once.
     A quarter of the items is bad in `hard_*` and `endless_*`, beside ordinary mathematics or
     beside items that take 1 and 10 ms. `slowdown` is the time until the healthy ones have their
     verdicts over the time without the bad ones; `slowdown_over_ordinary` over the time with
     ordinary items in place of the bad ones, which share the pool too.
     """
     items = completions()
+    few = [*items[:WARM_UP], *items[WARM_UP:][:FEW]]
     logging.getLogger("math_verify").setLevel(logging.ERROR)
-    _plain(items[:20])
-    with _pool(1) as single, _pool(WORKERS) as pool:
-        single.grade(items[:40]), pool.grade(items[:40])
-        runs = [
-            (
-                _timed(lambda: _plain(items)),
-                _timed(lambda: single.grade(items)),
-                _timed(lambda: pool.grade(items)),
-            )
-            for _ in range(REPEATS)
-        ]
+    return {
+        **_throughput(items),
+        **_hangs("hard", items, HARD),
+        **_hangs("endless", few, [ENDLESS]),
+        **_hangs("endless_1_ms", _lasting(few, 0.001), [ENDLESS]),
+        **_hangs("endless_10_ms", _lasting(few, 0.01), [ENDLESS]),
+        **_memory(items[::3], verdicts),
+    }
+
+
+def _throughput(items: Sequence[GradeItem]) -> dict[str, float]:
+    warm_up, given = items[:WARM_UP], items[WARM_UP:]
+    _plain(warm_up[:20])
+    runs = []
+    for _ in range(REPEATS):
+        plain = _timed(lambda: _plain(given))
+        with _pool(1) as single, _pool(WORKERS) as pool:
+            single.grade(warm_up), pool.grade(warm_up)
+            one, both = (_timed(lambda p=p: p.grade(given)) for p in (single, pool))
+        runs.append((plain, one, both))
     plain, one, both = (statistics.median(column) for column in zip(*runs, strict=True))
     return {
-        "plain_ms_per_item": 1e3 * plain / len(items),
-        "one_worker_ms_per_item": 1e3 * one / len(items),
-        "two_workers_ms_per_item": 1e3 * both / len(items),
+        "plain_ms_per_item": 1e3 * plain / len(given),
+        "one_worker_ms_per_item": 1e3 * one / len(given),
+        "two_workers_ms_per_item": 1e3 * both / len(given),
         "one_worker_over_plain_time": one / plain,
         "two_workers_over_plain_throughput": plain / both,
-        **_hangs("hard", items, HARD),
-        **_hangs("endless", items, [ENDLESS]),
-        **_hangs("endless_1_ms", _lasting(items, 0.001), [ENDLESS]),
-        **_hangs("endless_10_ms", _lasting(items, 0.01), [ENDLESS]),
-        **_memory(items, verdicts),
     }
 
 
@@ -144,23 +159,25 @@ def _lasting(items: Sequence[GradeItem], seconds: float) -> list[GradeItem]:
 
 def _hangs(name: str, items: Sequence[GradeItem], bad: Sequence[GradeItem]) -> dict[str, float]:
     """Healthy items with another one after every three: what that costs the healthy ones."""
-    quarter = len(items) // 4
-    healthy, others = items[:quarter], items[quarter : quarter + quarter // 3]
-    alone, ordinary, beside, wrong = [], [], [], 0
+    warm_up, given = items[:WARM_UP], items[WARM_UP:]
+    healthy, others = given[: len(given) * 3 // 4], given[len(given) * 3 // 4 :]
+    mixes = (healthy, _interleaved(healthy, others), _interleaved(healthy, bad))
+    times, misscored = [], 0
     for _ in range(REPEATS):
-        with _pool(WORKERS) as pool:
-            pool.grade(items[-80:])
-            seconds, expected = _finish(pool, healthy, healthy)
-            alone.append(seconds)
-            ordinary.append(_finish(pool, _interleaved(healthy, others), healthy)[0])
-            seconds, found = _finish(pool, _interleaved(healthy, bad), healthy)
-            beside.append(seconds)
-        wrong += sum(a.outcome is not b.outcome for a, b in zip(expected, found, strict=True))
+        runs = []
+        for mix in mixes:
+            with _pool(WORKERS) as pool:
+                pool.grade(warm_up)
+                runs.append(_finish(pool, mix, healthy))
+        times.append([seconds for seconds, _ in runs])
+        expected, _, found = (verdicts for _, verdicts in runs)
+        misscored += sum(a.outcome is not b.outcome for a, b in zip(expected, found, strict=True))
+    alone, ordinary, beside = (statistics.median(column) for column in zip(*times, strict=True))
     return {
-        f"{name}_healthy_ms_per_item": 1e3 * statistics.median(beside) / quarter,
-        f"{name}_slowdown": statistics.median(beside) / statistics.median(alone),
-        f"{name}_slowdown_over_ordinary": statistics.median(beside) / statistics.median(ordinary),
-        f"{name}_misscored": float(wrong),
+        f"{name}_healthy_ms_per_item": 1e3 * beside / len(healthy),
+        f"{name}_slowdown": beside / alone,
+        f"{name}_slowdown_over_ordinary": beside / ordinary,
+        f"{name}_misscored": float(misscored),
     }
 
 

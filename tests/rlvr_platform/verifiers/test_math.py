@@ -98,12 +98,31 @@ def test_a_policy_of_the_prompt_or_of_the_config_decides(options, prediction, go
     assert (by_prompt.outcome is Outcome.CORRECT) == correct
 
 
-@pytest.mark.parametrize("gap", [" ", "\n", "\\,", ".", "1,", "\\pm ", "=1", "x+", "(", "{"])
+GAPS = [" ", "\n", "\\,", ".", "1,", "\\pm ", "=1", "x+", "(", "{", "$", "\\", "1", "million "]
+
+
+@pytest.mark.parametrize("gap", GAPS)
 def test_a_long_answer_is_judged_in_linear_time(verifier, gap):
     started = time.process_time()
     for completion in (boxed("x" + gap * 10**5 + "1"), "The answer is " + gap * 10**5 + "1"):
         assert verifier.verify(completion, "42", {}).outcome is not Outcome.CORRECT
     assert time.process_time() - started < 2.0
+
+
+@pytest.mark.parametrize("gap", GAPS)
+def test_an_answer_just_short_enough_to_compare_costs_little(verifier, gap):
+    started = time.process_time()
+    long = (gap * 15_000)[:15_000]
+    for completion in (boxed(long), f"<answer>{long}</answer>", f"The answer is 7{long}."):
+        verifier.verify(completion, "42", {})
+    assert time.process_time() - started < 2.0
+
+
+def test_an_answer_may_be_as_long_as_a_long_gold_answer(verifier):
+    numbers = list(map(str, range(5000)))
+    gold, answer = (rf"\{{{', '.join(order)}\}}" for order in (numbers, numbers[::-1]))
+    assert verifier.verify(boxed(answer), gold, {}).outcome is Outcome.CORRECT
+    assert "too long" in verifier.verify(boxed(answer), "42", {}).rule
 
 
 @pytest.mark.parametrize("name", ["gsm8k_labelled.jsonl", "math_labelled.jsonl"])

@@ -46,6 +46,26 @@ def test_what_cannot_be_evaluated_equals_only_itself(text):
 @pytest.mark.parametrize(
     ("a", "b", "equal"),
     [
+        ("7^{7^{7^{7}}}+1", "1+7^{7^{7^{7}}}", True),
+        ("7^{7^{7^{7}}}+1", "7^{7^{7^{7}}}-1", False),
+        ("7^{7^{7^{7}}}", "7^{7^{7^{8}}}", False),
+        ("2^{10^{12}+1}", r"2 \cdot 2^{10^{12}}", True),
+        ("2^{10^{12}+1}", "2^{10^{12}}+1", False),
+        ("2^{10^{12}+1}-2^{10^{12}}", "2^{10^{12}}", True),
+        (r"\binom{10^{12}}{3}", r"\binom{10^{12}}{10^{12}-3}", True),
+        (r"\binom{10^{12}}{3}", r"\binom{10^{12}}{10^{12}-4}", False),
+        (r"\frac{99999999999!}{2}", r"\frac12 \cdot 99999999999!", True),
+        ("99999999999!", "99999999998!", False),
+        (r"9^{9^{9^9}} \bmod 7", r"9^{9^{9^9}} \bmod 11", False),
+    ],
+)
+def test_what_is_too_large_is_equal_by_the_rules_of_arithmetic_alone(a, b, equal):
+    assert same_value(read_expression(a), read_expression(b)) == equal
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "equal"),
+    [
         (r"\ln(x^2)", r"2\ln x", False),
         (r"\sqrt{x^2}", r"|x|", True),
         (r"2\arcsin\sqrt{a}", r"\arccos(1-2a)", True),

@@ -33,3 +33,10 @@ def test_intervals_differ_in_each_end_and_each_bracket(low, left, right, length)
 )
 def test_regions_are_equal_by_membership(a, b, equal):
     assert same(a, b) is equal
+
+
+@given(st.permutations([rf"({2 * n},{2 * n + 1})" for n in range(150)]), st.integers(0, 149))
+def test_unions_of_any_length_may_be_written_in_any_order(pieces, without):
+    gold = r" \cup ".join(sorted(pieces))
+    assert same(gold, r" \cup ".join(pieces)) is True
+    assert same(gold, r" \cup ".join(pieces[:without] + pieces[without + 1 :])) is False

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from rlvr_platform.verifiers.pace import Pace
 
-LEAST_S = 0.004
+LEAST_S = 0.01
 
 
 def patience(seconds, unfinished=0, deadline_s=5.0):
@@ -49,14 +49,43 @@ def test_of_widely_spread_times_only_the_longest_make_way(seed):
     assert np.mean(times > patience(times)) < 0.05
 
 
-def test_what_made_way_and_ended_later_counts_with_its_own_time():
+def a_quarter_made_way():
     pace = Pace(5.0)
     for i in range(128):
         pace.finished(0.0001) if i % 4 else pace.unfinished()
     assert pace.patience_s == LEAST_S
-    for _ in range(32):
-        pace.finished_later(0.020)
+    return pace
+
+
+def news(pace, count=32):
+    for _ in range(count):
+        pace.finished(0.0001)
+
+
+def test_what_one_that_made_way_needed_later_the_others_are_taken_to_need_too():
+    pace = a_quarter_made_way()
+    pace.finished_second(0.020)
+    news(pace)
     assert pace.patience_s == pytest.approx(0.030)
+
+
+def test_what_made_way_again_is_taken_to_be_endless_until_it_ends():
+    pace = a_quarter_made_way()
+    pace.unfinished_second()
+    news(pace)
+    assert pace.patience_s == LEAST_S
+    pace.finished_last(0.15)
+    news(pace)
+    assert pace.patience_s == pytest.approx(0.225)
+
+
+@pytest.mark.parametrize(("seconds", "at_hand"), [(0.01, 2), (0.00025, 4), (0.00001, 8)])
+def test_of_quick_items_a_worker_has_a_millisecond_at_hand(seconds, at_hand):
+    pace = Pace(5.0)
+    assert pace.at_hand == 2
+    for _ in range(32):
+        pace.finished(seconds)
+    assert pace.at_hand == at_hand
 
 
 def test_patience_follows_a_change_of_the_items():

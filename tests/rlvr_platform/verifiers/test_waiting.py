@@ -23,15 +23,30 @@ def taught(seconds=0.1):
 
 
 def test_who_made_way_comes_after_the_ordinary_and_who_did_so_twice_last():
-    waiting, (ordinary, once, twice) = Waiting(5.0), tasks(3)
+    waiting, (sounded, ordinary, once, twice) = Waiting(5.0), tasks(4)
+    waiting.make_way(sounded, 0.1)
+    assert waiting.take() is sounded
     twice.make_way(0.1)
     for task in (twice, once):
         waiting.make_way(task, 0.1)
-    waiting.add([ordinary])
+    waiting.give_back([ordinary])
     assert waiting.take_slow() is None
     assert [waiting.take(), waiting.take(), waiting.take()] == [ordinary, once, None]
     assert (waiting.take_slow(), waiting.take_slow()) == (twice, None)
     assert not waiting
+
+
+def test_of_those_that_make_way_the_first_and_every_thirty_second_is_tried_again_at_once():
+    waiting, (ordinary, *others) = Waiting(5.0), tasks(66)
+    waiting.add([ordinary])
+    at_once = []
+    for i, task in enumerate(others):
+        waiting.make_way(task, 0.1)
+        if (first := waiting.take()) is task:
+            at_once.append(i)
+        else:
+            waiting.give_back([first])
+    assert at_once == [0, 32, 64]
 
 
 def test_what_is_given_back_goes_first_and_keeps_its_order():
