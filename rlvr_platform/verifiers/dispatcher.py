@@ -301,9 +301,9 @@ class Dispatcher:
         # Level by level, so that few tasks spread over all workers.
         for level in range(self._waiting.at_hand):
             for worker in active:
-                if len(worker.tasks) == level and not worker.slowed:
-                    if task := self._waiting.take():
-                        worker.assign(task)
+                room = len(worker.tasks) == level and not worker.slowed
+                if room and (task := self._waiting.take()):
+                    worker.assign(task)
         for worker in active:
             self._flush(worker)
 
