@@ -208,14 +208,14 @@ class Dispatcher:
         It is tried again then. Retries end, since a new process's first item has no such excuse.
         """
         task = worker.tasks[0]
-        outcome, _, rule, seconds, *_ = answer
+        outcome, extracted, rule, seconds, cpu_s, score = answer
         if worker.judged and outcome == Outcome.ERROR and rule.startswith(MemoryError.__name__):
             worker.retiring = True
             task.spent += seconds
             self._waiting.give_back([task])
         else:
-            task.deliver(*answer)
-            self._waiting.judged(task, seconds)
+            task.deliver(outcome, extracted, rule, seconds, score)
+            self._waiting.judged(task, max(cpu_s, seconds / (1 + _OFF_CPU)))
         worker.tasks.popleft()
         worker.judged += 1
 

@@ -14,7 +14,7 @@ _FINISHED_TRIES = 16
 """Below this number every item may take its whole deadline."""
 _NEWS = 32
 """Tries after which the patience is worked out again."""
-_MARGIN = 1.5
+_MARGIN = 1.25
 _SECOND_TRIES = 16
 """Remembered."""
 _REPLACEMENT_S = 0.01

@@ -125,8 +125,8 @@ class Worker:
             self.unsent.clear()  # The fork server will report the end.
         return not self.unsent
 
-    def answers(self) -> Iterator[tuple[str, str, str, float, float | None]]:
-        """Read what has arrived; (outcome, extracted, rule, seconds, score) per task.
+    def answers(self) -> Iterator[tuple[str, str, str, float, float, float | None]]:
+        """Read what has arrived: outcome, extracted, rule, seconds, processor seconds and score.
 
         The iterator raises ValueError at what is no answer.
         """

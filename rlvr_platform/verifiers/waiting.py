@@ -87,7 +87,7 @@ class Waiting:
             self.add([task])
 
     def judged(self, task: Task, seconds: float) -> None:
-        """Learn from the time of a verdict."""
+        """Learn from a verdict; `seconds` is the least patience that it needed."""
         if task.slow:
             self._pace.finished_last(seconds)
         elif task.made_way:

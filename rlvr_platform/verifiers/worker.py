@@ -56,11 +56,12 @@ def serve(channel: socket.socket, verifier: Verifier) -> None:
                 prediction, gold, options = pickle.load(items)
             except EOFError:
                 return
-            started = time.perf_counter()
+            started, cpu_before = time.perf_counter(), time.process_time()
             finding = judge(verifier, prediction, gold, options)
             if os.getpid() != worker:
                 os._exit(0)  # A child that the verifier forked must not answer too.
-            channel.sendall(encode(finding, time.perf_counter() - started))
+            cpu_s = time.process_time() - cpu_before
+            channel.sendall(encode(finding, time.perf_counter() - started, cpu_s))
 
 
 def judge(verifier: Verifier, prediction: str, gold: str, options: dict[str, object]) -> Finding:
@@ -75,13 +76,14 @@ def judge(verifier: Verifier, prediction: str, gold: str, options: dict[str, obj
         return Finding(Outcome.ERROR, "", f"{type(error).__name__}: {error}")
 
 
-def encode(finding: Finding, seconds: float) -> bytes:
+def encode(finding: Finding, seconds: float, cpu_s: float) -> bytes:
     """One line. JSON, so that nothing a verifier does makes the pool unpickle its output."""
     fields = (
         str(finding.outcome),
         str(finding.extracted)[:_LONGEST_TEXT],
         str(finding.rule)[:_LONGEST_TEXT],
         seconds,
+        cpu_s,
         None if finding.score is None else float(finding.score),
     )
     return json.dumps(fields).encode("ascii") + b"\n"

@@ -49,12 +49,12 @@ def channel():
 
 def test_answers_are_read_as_far_as_they_have_arrived(channel):
     worker, other = channel
-    lines = [json.dumps(["wrong", "x", "rule", 0.1, None]).encode() + b"\n" for _ in range(3)]
+    lines = [json.dumps(["wrong", "x", "rule", 0.1, 0.1, None]).encode() + b"\n" for _ in range(3)]
     other.sendall(lines[0] + lines[1] + lines[2][:5])
     assert len(list(worker.answers())) == 2
     other.sendall(lines[2][5:])
     other.shutdown(socket.SHUT_WR)
-    assert list(worker.answers()) == [["wrong", "x", "rule", 0.1, None]]
+    assert list(worker.answers()) == [["wrong", "x", "rule", 0.1, 0.1, None]]
     assert worker.hung_up
 
 

@@ -59,11 +59,11 @@ def test_what_is_given_back_goes_first_and_keeps_its_order():
 def test_only_what_others_wait_for_makes_way_and_the_slow_never():
     waiting, (task, other) = taught(), tasks(2)
     assert waiting.patience_s(task, followed=False) == math.inf
-    assert waiting.patience_s(task, followed=True) == pytest.approx(0.15)
+    assert waiting.patience_s(task, followed=True) == pytest.approx(0.125)
     waiting.add([other])
-    assert waiting.patience_s(task, followed=False) == pytest.approx(0.15)
+    assert waiting.patience_s(task, followed=False) == pytest.approx(0.125)
     task.make_way(0.15)
-    assert waiting.patience_s(task, followed=False) == pytest.approx(0.6)
+    assert waiting.patience_s(task, followed=False) == pytest.approx(0.5)
     task.make_way(0.6)
     assert waiting.patience_s(task, followed=True) == math.inf
 

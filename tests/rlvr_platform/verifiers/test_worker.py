@@ -4,6 +4,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -45,8 +46,8 @@ def test_anything_but_a_finding_is_an_error(result):
 
 @pytest.mark.parametrize("score", [0, 0.25, 1, np.float32(0.5)])
 def test_a_score_travels_as_a_number(score):
-    line = encode(Finding(Outcome.WRONG, "", "", score), 0.5)
-    assert json.loads(line)[4] == float(score)
+    line = encode(Finding(Outcome.WRONG, "", "", score), 0.5, 0.4)
+    assert json.loads(line)[5] == float(score)
 
 
 def test_a_child_that_the_verifier_forked_answers_nothing():
@@ -76,11 +77,11 @@ serve(socket.socket(fileno={theirs.fileno()}), Forking())
 
 
 def test_an_answer_is_one_short_line_of_ascii_whatever_it_holds():
-    line = encode(Finding(Outcome.WRONG, "\ud800\n" * 10**6, "rule\n" * 10**6), 0.5)
+    line = encode(Finding(Outcome.WRONG, "\ud800\n" * 10**6, "rule\n" * 10**6), 0.5, 0.4)
     assert line.count(b"\n") == 1
-    outcome, extracted, rule, seconds, score = json.loads(line)
-    assert (outcome, extracted[:3], rule[:5], seconds) == ("wrong", "\ud800\n\ud800", "rule\n", 0.5)
-    assert score is None
+    outcome, extracted, rule, *times, score = json.loads(line)
+    assert (outcome, extracted[:3], rule[:5]) == ("wrong", "\ud800\n\ud800", "rule\n")
+    assert (times, score) == ([0.5, 0.4], None)
     assert len(line) < 20_000
 
 
@@ -98,3 +99,19 @@ def test_items_are_answered_in_turn_until_the_channel_closes():
         answers = [json.loads(line) for line in ours.makefile("rb")]
     assert [a[1] for a in answers] == [str(i) for i in range(100)]
     assert [a[0] for a in answers] == ["correct", "wrong"] * 50
+
+
+class _Asleep:
+    def verify(self, prediction, gold, options):
+        time.sleep(0.2)
+        return Finding(Outcome.CORRECT, "", "")
+
+
+def test_an_answer_tells_time_on_a_processor_from_time():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.sendall(pickle.dumps(("", "", {})))
+        ours.shutdown(socket.SHUT_WR)
+        serve(theirs, _Asleep())
+        seconds, cpu_s = json.loads(ours.recv(1 << 16))[3:5]
+    assert cpu_s < 0.1 < 0.2 <= seconds
