@@ -32,6 +32,9 @@ _STATEMENT = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _END_TOKENS = re.compile(r"(?:<\|[^|<>]{1,40}\|>|</s>|<eos>|<end_of_turn>|\s)+$")
+_TURN_END = re.compile(
+    r"(?<=\S)\s*(?:<\|(?:im_end|eot_id|endoftext|end_of_text|end)\|>|</s>|<eos>|<end_of_turn>)"
+)
 _QED = re.compile(r"\s*\$?\s*(?:\\(?:blacksquare|square|qed|Box)|[■□∎])\s*\$?\s*$")
 _LEAD = re.compile(
     r"\s*(?:=>|->|⇒|→|∴)\s*"
@@ -87,7 +90,8 @@ _RETRACTED = re.compile(
 )
 _SUPPOSED = re.compile(r"\b(?:if|suppose|supposing|assume|assuming|whether)\b[^.!?\n]*\Z", re.I)
 _STEP = re.compile(
-    r"\W*(?:(?:now|next|first|so|let's)\b[\s,]*)?(?:let(?!'s)|suppose|assume|consider|try)\b"
+    r"\W*(?:(?:(?:now|next|first|so|let's)\b|to\b[^,.]*,)[\s,]*)?"
+    r"(?:let(?!'s)|suppose|assume|consider|try)\b"
     r"(?!.*(?:\b(?:then|so|thus|hence|gives?|get)\b|,.*\bis\b))",
     re.IGNORECASE | re.DOTALL,
 )
@@ -184,6 +188,7 @@ def _after_reasoning(completion: str) -> str:
     """What follows the reasoning, up to a next task that the policy made up."""
     ends = list(_REASONING_END.finditer(completion))
     text = completion[ends[-1].end() :] if ends else completion
+    text = _TURN_END.split(text, maxsplit=1)[0]
     text = _NEXT_TASK.split(_REASONING_START.split(text, maxsplit=1)[0].lstrip(), maxsplit=1)[0]
     text = text.rstrip()
     return text[:-_END] + _QED.sub("", _END_TOKENS.sub("", text[-_END:]))

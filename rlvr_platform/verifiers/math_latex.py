@@ -98,6 +98,7 @@ AND_OR = (
     r"|(?:third|quarter|fourth|fifth|sixth|seventh|eighth|ninth|tenth)s?)\b)"
 )
 """Between alternatives, and not inside a number in words."""
+_COUNTED = re.compile(r"(-?\d[\d.,]*) ((?:[a-zA-Z]+ ){0,3}[a-zA-Z]{2,})")
 _AND_OR = re.compile(rf"\s+{AND_OR}\s+")
 _CHOOSE = re.compile(r"\{([^{}]*)\\choose([^{}]*)\}")
 _PRIME = re.compile(r"\^\s*(?:\{\s*((?:\\prime\s*)+)\}|(\\prime))")
@@ -204,6 +205,8 @@ def _text(content: str) -> str:
         return f"\\text{{{content}}}"
     if not re.search(r"[a-zA-Z]{2}", content) or re.fullmatch(r"\\[a-zA-Z]+", content):
         return f" {content} " if len(content) != 1 else content
+    if counted := _COUNTED.fullmatch(content):
+        return f"{counted[1]}\\text{{ {counted[2]}}}"
     words = ", ".join(f"\\text{{{part}}}" for part in content.split(",") if part.strip())
     return words + joint
 

@@ -22,8 +22,8 @@ _DECIMAL = re.compile(
 )
 _POWER_OF_TEN = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)[eE]([-+]?\d+)(?!\w)")
 _REPEATING = re.compile(
-    r"(?<!\d)(\d{0,40})\.(\d{0,40})(?:\\(?:overline|bar|dot)\s*\{(\d+)\}|\((\d+)\)"
-    r"|\\dot\s*(\d)(?:(\d*)\\dot\s*(\d))?)"
+    r"(?<!\d)(\d{0,40})\.(\d{0,40})(?:\\dot\s*\{?(\d)\}?(\d*)\\dot\s*\{?(\d)\}?"
+    r"|\\(?:overline|bar|dot)\s*\{(\d+)\}|\((\d+)\)|\\dot\s*(\d))"
 )
 _CONTINUED = re.compile(r"(?<!\d)(\d{0,40})\.(\d{1,60}?)(?:\\ldots|\.\.\.)\s*$")
 _IN_BASE = re.compile(r"\(?([0-9A-Fa-f]+)\)?_\s*\{?\s*(?:\\text\{\s*)?(\d+|[a-z]{3,7})\s*\}*")
@@ -37,6 +37,8 @@ _MAX_CONSTANTS = 3
 _PERIODS = frozenset("kmn")
 _APPROXIMATE_DECIMALS = 6
 """Decimals from which a decimal answer stands for an exact gold number."""
+_HALF_A_PLACE = Fraction(501, 1000)
+"""And a little, since a half may have been rounded either way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +143,7 @@ def _rational_decimals(text: str) -> str:
 
 
 def _repeating(match: re.Match[str]) -> str:
-    period = match[3] or match[4] or "".join(part or "" for part in match.groups()[4:])
+    period = "".join(part or "" for part in match.groups()[2:])
     return _fraction(match[1], match[2], period)
 
 
@@ -225,7 +227,7 @@ def _rounded_gold(gold: _Reading, answer: _Reading, policy: MathVerifier) -> boo
         return False
     if answer.decimals is not None and answer.decimals < gold.decimals:
         return False
-    return _within(gold.node, answer.node, Fraction(51, 100) / _ten_to(gold.decimals))
+    return _within(gold.node, answer.node, _HALF_A_PLACE / _ten_to(gold.decimals))
 
 
 def _close_answer(gold: _Reading, answer: _Reading) -> bool:

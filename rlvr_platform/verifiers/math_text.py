@@ -41,7 +41,7 @@ _ASCII = (
 _CALLED_ROOT = re.compile(r"\\sqrt(\[\d\])?\s*\(")
 _THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,]*\d)")
 _SPACED_THOUSANDS = re.compile(r"(?<![\d.])[1-9]\d{0,2}(?: \d{3})+(?!\d| ?/)")
-_THIN_THOUSANDS = re.compile(r"(?<=\d)(?:\\[,!:;]|\{,\}|\\ |\s?\{\s?,\s?\}\s?)(?=\d{3}(?!\d))")
+_THIN_THOUSANDS = re.compile(r"(?<=\d)(?:,?\\[,!:;]|\{,\}|\\ |\s?\{\s?,\s?\}\s?)(?=\d{3}(?!\d))")
 _MIXED = re.compile(r"(?<![\d./^}])(\d+) +(\d+)/(\d+)(?![\d/])")
 _DECIMAL_COMMA = re.compile(r"^(-?0),(\d+)$")
 _TIMES_TEN = re.compile(r"(?<=\d) ?x ?(?=10 ?\^)")
