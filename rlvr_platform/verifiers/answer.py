@@ -103,10 +103,8 @@ _BOLD = re.compile(r"(?<![\w*])\*\*([^*\n]+)\*\*((?<=\d\*\*)[ a-zA-Z]{1,30}|)[a-
 _DENIED = re.compile(r",?\s+(?:and |but )?not\b.*", re.DOTALL)
 _INSTEAD = re.compile(r",\s+(?:and |but )?not\b.*", re.DOTALL)
 _REASONING_END = re.compile(r"</think(?:ing)?>")
-_NEXT_TASK = re.compile(
-    r"\n[ \t]*(?:(?:Question|Problem|Q|Human|User)[ \t]*:"
-    r"|(?:#{1,6}|\*\*)[ \t]*(?:Question|Problem|Exercise)[ \t]+\d)"
-)
+_NEXT_TASK = re.compile(r"\n[ \t]*(?:Question|Problem|Q|Human|User)[ \t]*:")
+_NUMBERED_TASK = re.compile(r"\n[ \t]*(?:#{1,6}|\*\*)[ \t]*(?:Question|Problem|Exercise)[ \t]+\d")
 _REASONING_START = re.compile(r"<think(?:ing)?>")
 _SPAN = re.compile(
     r"\$\$(?P<d>[^$]+)\$\$|(?<!\\)\$(?P<i>[^\s$](?:[^$\n]*[^\s$\\])?)\$(?!\d)"
@@ -190,8 +188,17 @@ def _after_reasoning(completion: str) -> str:
     text = completion[ends[-1].end() :] if ends else completion
     text = _TURN_END.split(text, maxsplit=1)[0]
     text = _NEXT_TASK.split(_REASONING_START.split(text, maxsplit=1)[0].lstrip(), maxsplit=1)[0]
-    text = text.rstrip()
+    text = _up_to_next_number(text).rstrip()
     return text[:-_END] + _QED.sub("", _END_TOKENS.sub("", text[-_END:]))
+
+
+def _up_to_next_number(text: str) -> str:
+    """A numbered task is another one when an answer stands before it."""
+    for heading in _NUMBERED_TASK.finditer(text):
+        before = text[: heading.start()]
+        if any(mark.search(before) for mark in (ANY_BOX, TAG, _STATEMENT)) or "####" in before:
+            return before
+    return text
 
 
 def _bounded(content: str, rule: str) -> Answer | None:

@@ -251,7 +251,7 @@ class Dispatcher:
         task, deadline_s = worker.tasks.popleft(), self._config.pool.deadline_s
         self._waiting.give_back(worker.tasks)
         seconds = task.spent + now - worker.since
-        if seconds < deadline_s:
+        if seconds < deadline_s and not task.slow:
             self._waiting.make_way(task, seconds)
         else:
             self._waiting.timed_out(task)
@@ -301,11 +301,19 @@ class Dispatcher:
         # Level by level, so that few tasks spread over all workers.
         for level in range(self._waiting.at_hand):
             for worker in active:
-                room = len(worker.tasks) == level and not worker.slowed
-                if room and (task := self._waiting.take()):
+                if self._takes(worker, level) and (task := self._next()):
                     worker.assign(task)
         for worker in active:
             self._flush(worker)
+
+    def _takes(self, worker: Worker, level: int) -> bool:
+        left = self._config.pool.recycle_after - worker.judged
+        return len(worker.tasks) == level < max(left, 1) and not worker.slowed
+
+    def _next(self) -> Task | None:
+        """Tasks that made way leave enough processes to those that did not."""
+        room = sum(w.slowed for w in self._workers.values()) < self._config.pool.workers
+        return self._waiting.take() or (self._waiting.take_second() if room else None)
 
     def _feed_spare(self) -> None:
         """Slow tasks, to idle workers: enough others remain for those that are not slow."""

@@ -45,6 +45,8 @@ class Comparison:
     policy: MathVerifier
 
     def same(self, gold: Shape, answer: Shape) -> bool:
+        if _joined_otherwise(gold, answer):
+            return False
         if gold == answer:
             return True
         if is_equation(gold) or is_equation(answer):
@@ -348,6 +350,14 @@ def _has_names(sequence: Sequence) -> bool:
         isinstance(item, Relation) or (isinstance(item, Scalar) and read_quantity(item.text).head)
         for item in sequence.items
     )
+
+
+def _joined_otherwise(gold: Shape, answer: Shape) -> bool:
+    """Red and blue is not red or blue; with numbers, data sets use either word."""
+    if not isinstance(gold, Sequence) or not isinstance(answer, Sequence):
+        return False
+    words = all(isinstance(item, Words) for item in gold.items)
+    return words and {gold.joint, answer.joint} == {"\\or", "\\and"}
 
 
 def _vector(matrix: Matrix) -> tuple[Shape, ...] | None:

@@ -25,11 +25,16 @@ def exact(node: Node) -> Fraction | None:
 
 
 def _exact(node: Node) -> Fraction | None:
+    return combined(node, [_exact(arg) for arg in node.args])
+
+
+def combined(node: Node, values: list[Fraction | None]) -> Fraction | None:
+    """The rational value of a node whose operands have these; None when one of them has none, or
+    the operation leads elsewhere. Raises TooLarge or ZeroDivisionError."""
     if node.op == "num":
         return node.value
-    if node.op not in ("+", "*", "/", "neg", "^", "!", "abs", "floor", "ceil"):
+    if node.op not in ("^", "!", *_RESULTS):
         return None
-    values = [_exact(arg) for arg in node.args]
     if any(value is None for value in values):
         return None
     return _small(_arithmetic(node.op, *[value for value in values if value is not None]))

@@ -93,7 +93,7 @@ _UNIT_POWER = re.compile(r"(\\(?:text|mathrm|rm)\s*\{[^{}]*?)\^\s*\{\s*(-?\d)\s*
 _UNIT_FRACTION = re.compile(rf"\\frac\s*\{{\s*{_UNIT_LETTER}\s*\}}\s*\{{\s*{_UNIT_LETTER}\s*\}}")
 AND_OR = (
     r"(?<!hundred )(?<!thousand )(?<!million )(?<!billion )(?<![\\a-zA-Z{])"
-    r"(and|or|AND|OR)(?![a-zA-Z}])"
+    r"(and|or)(?![a-zA-Z}])"
     r"(?! (?:a|one|two|three|four|five|six|seven|eight|nine) (?:hal(?:f|ves)"
     r"|(?:third|quarter|fourth|fifth|sixth|seventh|eighth|ninth|tenth)s?)\b)"
 )
@@ -195,7 +195,7 @@ def _text_group(match: re.Match[str]) -> str:
         return " " + WORDS[content]
     if joined := _AND_OR.search(content):
         before, after = content[: joined.start()], content[joined.end() :]
-        return _text(before) + WORDS[joined[1].lower()] + _text(after)
+        return _text(before) + WORDS[joined[1]] + _text(after)
     return _text(content)
 
 

@@ -8,15 +8,19 @@ from __future__ import annotations
 import secrets
 from collections import defaultdict
 from collections.abc import Mapping
+from fractions import Fraction
 from functools import cache
 
-from rlvr_platform.verifiers.math_exact import exact
+from rlvr_platform.verifiers.math_exact import TooLarge, combined
 from rlvr_platform.verifiers.math_expression import Node
 
 _POINTS = 2
 _BITS = 127
 _EXPONENT_BITS = 4096
 """Of exponents that are worked out."""
+_DEFINED = frozenset(("^", "!", "binom", "mod", "root", "abs", "floor", "ceil"))
+"""Operations that have a value for all operands but 0."""
+_CONSTANTS = frozenset(("pi", "e", "i"))
 
 
 class NotRational(ArithmeticError):
@@ -100,22 +104,36 @@ class _Atoms(_Residues):
     def __init__(self) -> None:
         super().__init__({})
         self._atoms: dict[object, int] = defaultdict(lambda: secrets.randbelow(_prime()))
+        self._exact: dict[int, Fraction | None] = {}
 
     def _other(self, node: Node) -> int:
+        if node.op not in _DEFINED and node.name not in _CONSTANTS:
+            raise NotRational(node.op)
         operands = tuple(map(self.of, node.args))
-        if node.op == "^" and (exponent := _small_integer(node.args[1])) is not None:
+        if node.op == "^" and (exponent := self._small_integer(node.args[1])) is not None:
             return _power(operands[0], exponent)
+        if operands and 0 in (operands[0], operands[-1]):
+            raise NotRational("of 0")
         if node.op == "binom":
             n, k = operands
             return self._atoms["binom", n, frozenset((k, (n - k) % _prime()))]
         return self._atoms[node.op, node.name, operands]
 
+    def _small_integer(self, node: Node) -> int | None:
+        value = self._value(node)
+        if value is None or value.denominator != 1:
+            return None
+        return int(value) if value.numerator.bit_length() <= _EXPONENT_BITS else None
 
-def _small_integer(node: Node) -> int | None:
-    value = exact(node)
-    if value is None or value.denominator != 1 or value.numerator.bit_length() > _EXPONENT_BITS:
-        return None
-    return int(value)
+    def _value(self, node: Node) -> Fraction | None:
+        """The exact value, each worked out once."""
+        if id(node) not in self._exact:
+            values = [self._value(arg) for arg in node.args]
+            try:
+                self._exact[id(node)] = combined(node, values)
+            except (TooLarge, ZeroDivisionError):
+                self._exact[id(node)] = None
+        return self._exact[id(node)]
 
 
 def _power(base: int, exponent: int) -> int:

@@ -58,10 +58,12 @@ _UNIT_NAMES = {
 }
 _UNITS = {name: unit for unit, names in _UNIT_NAMES.items() for name in (unit, *names.split())}
 _DIRECTIONS = (
-    ("increase increased rise gain profit up", "decrease decreased reduction drop fall loss down"),
-    ("north", "south"),
-    ("east", "west"),
-    ("left", "right"),
+    (
+        "increase increased rise gain profit up higher",
+        "decrease decreased reduction drop fall loss down lower",
+    ),
+    ("north northeast", "south southwest"),
+    ("east southeast", "west northwest"),
     ("above", "below"),
     ("ahead", "behind"),
     ("before early", "after late"),
@@ -163,9 +165,14 @@ def read_quantity(text: str) -> Quantity:
 
 
 def opposed(a: str, b: str) -> bool:
-    """Whether words behind two numbers point in opposite directions: an increase, a decrease."""
-    x, y = set(a.lower().split()), set(b.lower().split())
-    return any((x & one and y & other) or (x & other and y & one) for one, other in _OPPOSITES)
+    """Whether words beside two numbers point in opposite directions: an increase, a decrease."""
+    return any({_side(a, pair), _side(b, pair)} == {0, 1} for pair in _OPPOSITES)
+
+
+def _side(text: str, pair: tuple[frozenset[str], frozenset[str]]) -> int | None:
+    """Which of the two directions the words name; None when neither or both."""
+    named = [bool(direction & set(text.lower().split())) for direction in pair]
+    return named.index(True) if sum(named) == 1 else None
 
 
 def _without_percent(text: str) -> tuple[str, bool]:

@@ -66,7 +66,9 @@ def same_scalar(gold: str, answer: str, policy: MathVerifier) -> bool:
 
 def _says_no_more(gold: Quantity, answer: Quantity) -> bool:
     """Whether the answer has no words that change its meaning, other than the gold answer's."""
-    if (answer.hedged and not gold.hedged) or opposed(gold.unit, answer.unit):
+    if answer.hedged and not gold.hedged:
+        return False
+    if opposed(f"{gold.head} {gold.unit}", f"{answer.head} {answer.unit}"):
         return False
     if not gold.head and answer.head.endswith((" is", " are", " equals")):
         return True

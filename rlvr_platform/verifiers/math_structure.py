@@ -13,6 +13,8 @@ from rlvr_platform.verifiers.math_expression import FUNCTIONS
 from rlvr_platform.verifiers.math_text import without_separators
 
 MAX_ITEMS = 20_000
+MAX_NESTING = 1000
+"""Brackets inside brackets that are taken apart, at a cost of their number squared."""
 MAX_SIGNS = 4
 """Plus-minus signs of one expression that are written out."""
 _OPEN, _CLOSE = {"(", "[", "{", "\\{"}, {")", "]", "}", "\\}"}
@@ -111,6 +113,8 @@ def _shape(text: str) -> Shape:
     if not re.search(r"[,;:=<>(\[{|\\]", text):
         return _plain(text)
     tokens = _Tokens(text)
+    if tokens.depth > MAX_NESTING:
+        return _plain(text)
     parts, found = tokens.listed()
     if 1 < len(parts) <= MAX_ITEMS:
         joint = next(mark for mark in _SEPARATORS if mark in found)
@@ -135,10 +139,11 @@ class _Tokens:
     def __init__(self, text: str) -> None:
         self.tokens: list[str] = _TOKEN.findall(text)
         self._outside: list[int] = []
-        depth = 0
+        self.depth = depth = 0
         for at, token in enumerate(self.tokens):
             if token in _OPEN or token.startswith("\\begin"):
                 depth += 1
+                self.depth = max(self.depth, depth)
             elif token in _CLOSE or token.startswith("\\end"):
                 depth -= 1
             elif depth == 0:
@@ -164,7 +169,8 @@ def _bracketed(text: str, tokens: list[str]) -> Shape:
         return _cases(match[1])
     if match := _SCALED_MATRIX.fullmatch(text):
         return _scaled(match[1], _shape(match[2]), text)
-    if turned := _TRANSPOSED.fullmatch(text):
+    turned = _TRANSPOSED.fullmatch(text)
+    if turned and not _TRANSPOSED.fullmatch(turned[1]):
         return _transposed(_shape(turned[1]), text)
     if not _one_group(tokens):
         return _plain(text)

@@ -25,6 +25,7 @@ _WORD = re.compile(
     + "|".join(sorted(WORDS.keys() - {"and", "or"}, key=len, reverse=True))
     + r")(?![a-zA-Z])"
 )
+_CAPITALS = re.compile(r"(?!AND |NOT )[A-Z]{3,}(?:,? [A-Z]{3,})+")
 _JOINED = re.compile(rf",?\s*{AND_OR}")
 _ONE_DOLLAR = re.compile(r"^([^$]*)\$(?=\s*[\d.][^$]*$)")
 _GLUED = re.compile(
@@ -81,6 +82,7 @@ def normalise(text: str) -> str:
     if "\\" in text:
         text = from_latex(text)
     text = " ".join(text.split())
+    text = text.lower() if _CAPITALS.fullmatch(text) else text
     for old, new in _ASCII:
         text = text.replace(old, new)
     text = _COMBINATIONS.sub(_combinations, text) if "C" in text else text
@@ -121,7 +123,7 @@ def _combinations(match: re.Match[str]) -> str:
 
 def _words(text: str) -> str:
     text = " ".join(_ONE_DOLLAR.sub(rf"\1{DOLLAR}", text).replace("$", " ").split())
-    text = _JOINED.sub(lambda match: f" {WORDS[match[1].lower()]} ", text)
+    text = _JOINED.sub(r" \\\1 ", text)
     if not re.search(r"[a-zA-Z]{2}", text):
         return text
     text = _GLUED.sub(lambda match: WORDS[match[1] or match[2]], text)

@@ -48,8 +48,12 @@ class Waiting:
             self._levels[task.made_way].appendleft(task)
 
     def take(self) -> Task | None:
-        """The next task that is not slow."""
-        return next((level.popleft() for level in self._levels[:2] if level), None)
+        """The next ordinary task, or one that made way and is tried again at once."""
+        return self._levels[0].popleft() if self._levels[0] else None
+
+    def take_second(self) -> Task | None:
+        """The next task that made way once, when no ordinary one waits."""
+        return None if self._levels[0] or not self._levels[1] else self._levels[1].popleft()
 
     def take_slow(self) -> Task | None:
         """The next slow task, once no other waits."""
@@ -99,3 +103,5 @@ class Waiting:
         """Learn that there was no verdict within the deadline."""
         if not task.made_way:
             self._pace.unfinished()
+        elif not task.slow:
+            self._pace.unfinished_second()

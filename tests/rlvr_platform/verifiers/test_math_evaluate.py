@@ -1,3 +1,4 @@
+import time
 from fractions import Fraction
 
 import pytest
@@ -61,6 +62,26 @@ def test_what_cannot_be_evaluated_equals_only_itself(text):
 )
 def test_what_is_too_large_is_equal_by_the_rules_of_arithmetic_alone(a, b, equal):
     assert same_value(read_expression(a), read_expression(b)) == equal
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("5", r"9^{9^{9^9}} \cdot 0+\infty-\infty+5"),
+        ("0", r"9^{9^{9^9}} \cdot (\infty-\infty)"),
+        ("1", r"(9^{9^{9^9}})^0 \cdot \frac{\ln 0}{\ln 0}"),
+        ("0", r"9^{9^{9^9}} \cdot 0 \cdot (5 \bmod 0)"),
+    ],
+)
+def test_what_has_no_value_equals_nothing_beside_something_too_large(value, text):
+    assert not same_value(read_expression(value), read_expression(text))
+
+
+def test_towers_of_factorials_cost_little():
+    tower = read_expression("2^{2999!+" * 200 + "1" + "}" * 200)
+    started = time.process_time()
+    assert not same_value(read_expression("7"), tower)
+    assert time.process_time() - started < 2.0
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,10 @@ def test_who_made_way_comes_after_the_ordinary_and_who_did_so_twice_last():
     for task in (twice, once):
         waiting.make_way(task, 0.1)
     waiting.give_back([ordinary])
+    assert (waiting.take_second(), waiting.take_slow()) == (None, None)
+    assert [waiting.take(), waiting.take()] == [ordinary, None]
     assert waiting.take_slow() is None
-    assert [waiting.take(), waiting.take(), waiting.take()] == [ordinary, once, None]
+    assert [waiting.take_second(), waiting.take_second()] == [once, None]
     assert (waiting.take_slow(), waiting.take_slow()) == (twice, None)
     assert not waiting
 
@@ -90,16 +92,17 @@ def test_a_time_out_counts_as_an_item_that_did_not_end():
     assert waiting.patience_s(task, followed=True) == math.inf
 
 
-@given(st.lists(st.sampled_from(["add", "back", "way", "take", "slow"]), max_size=60))
+@given(st.lists(st.sampled_from(["add", "back", "way", "take", "second", "slow"]), max_size=60))
 def test_no_task_is_lost_or_doubled_whatever_happens(steps):
     waiting, fresh, held = Waiting(5.0), tasks(60), []
     added = []
+    takes = {"take": waiting.take, "second": waiting.take_second, "slow": waiting.take_slow}
     for step in steps:
         if step == "add":
             added.append(fresh.pop())
             waiting.add(added[-1:])
-        elif step in ("take", "slow"):
-            task = waiting.take() if step == "take" else waiting.take_slow()
+        elif step in takes:
+            task = takes[step]()
             held += [task] if task else []
         elif held and step == "back":
             waiting.give_back([held.pop()])
