@@ -200,6 +200,9 @@ def _text_group(match: re.Match[str]) -> str:
 
 
 def _text(content: str) -> str:
+    for word in ("and", "or"):
+        if content.startswith(word + " "):
+            return WORDS[word] + _text(content[len(word) :].strip())
     content, joint = _without_joint(content.strip())
     if _UNIT_PRODUCT.fullmatch(content):
         return f"\\text{{{content}}}"

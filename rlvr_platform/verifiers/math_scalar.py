@@ -240,11 +240,22 @@ def _close_answer(gold: _Reading, answer: _Reading) -> bool:
     ends = value is not None and (value * _ten_to(answer.decimals)).denominator == 1
     if ends and answer.decimals < 2 * _APPROXIMATE_DECIMALS:
         return False
-    return _within(gold.node, answer.node, 1 / _ten_to(answer.decimals), relative=1e-5)
+    place = 1 / _ten_to(answer.decimals)
+    rounded = _within(gold.node, answer.node, _HALF_A_PLACE * place, relative=1e-5)
+    return rounded or _cut_off(gold.node, answer.node, place)
 
 
 def _ten_to(exponent: int) -> Fraction:
     return Fraction(10) ** max(-400, min(exponent, 400))
+
+
+def _cut_off(gold: Node, answer: Node, place: Fraction) -> bool:
+    """Whether the answer is the gold answer without its further decimals."""
+    shorter = Node("+", (Node("abs", (gold,)), Node("neg", (Node("abs", (answer,)),))))
+    try:
+        return bool(constant(shorter) >= 0) and _within(gold, answer, place, relative=1e-5)
+    except (TooLarge, Undefined):
+        return False
 
 
 def _within(gold: Node, answer: Node, distance: Fraction, relative: float = 1.0) -> bool:

@@ -31,6 +31,7 @@ _ONE_DOLLAR = re.compile(r"^([^$]*)\$(?=\s*[\d.][^$]*$)")
 _GLUED = re.compile(
     r"(?<![\\a-zA-Z])(sqrt|pi|sin|cos|tan|ln|log|exp)(?=[\d(\\])|(?<=\d)(sqrt|pi)\b"
 )
+_LOST_BACKSLASH = re.compile(r"(?<![\\a-zA-Z])[dt]?(?=frac\{|sqrt\{)")
 _ASCII = (
     ("**", "^"),
     ("<=", "\\le "),
@@ -83,6 +84,7 @@ def normalise(text: str) -> str:
         text = from_latex(text)
     text = " ".join(text.split())
     text = text.lower() if _CAPITALS.fullmatch(text) else text
+    text = _LOST_BACKSLASH.sub(r"\\", text) if "{" in text else text
     for old, new in _ASCII:
         text = text.replace(old, new)
     text = _COMBINATIONS.sub(_combinations, text) if "C" in text else text
