@@ -200,9 +200,8 @@ def _text_group(match: re.Match[str]) -> str:
 
 
 def _text(content: str) -> str:
-    for word in ("and", "or"):
-        if content.startswith(word + " "):
-            return WORDS[word] + _text(content[len(word) :].strip())
+    if content.startswith("and "):
+        return WORDS["and"] + _text(content.removeprefix("and "))
     content, joint = _without_joint(content.strip())
     if _UNIT_PRODUCT.fullmatch(content):
         return f"\\text{{{content}}}"
