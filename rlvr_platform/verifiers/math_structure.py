@@ -23,7 +23,7 @@ _RELATIONS = {"=", "<", ">", "\\le", "\\ge", "\\ne", "\\in", "\\approx", "\\equi
 _RELATIONS |= {"\\nequiv", "\\nsubset", "\\nsubseteq", "\\nmid", "\\nle", "\\nge"}
 _SET_OPERATORS = {"\\cup", "\\cap", "\\setminus"}
 _TOKEN = re.compile(
-    r"\\text\{[^{}]*\}|\\begin\{[a-z]+\*?\}|\\end\{[a-z]+\*?\}|\\[a-zA-Z]+|\\.|.", re.DOTALL
+    r"\\text\{[^{}]*\}|\\begin\{[a-z]+\*?\}|\\end\{[a-z]+\*?\}|\\[a-zA-Z]+|\\.|[\w ]+|.", re.DOTALL
 )
 _MATRIX = re.compile(r"\\begin\{([pbvBV]?matrix|array|smallmatrix)\}(.*)\\end\{\1\}", re.DOTALL)
 _CASES = re.compile(r"\\begin\{cases\}(.*&.*)\\end\{cases\}", re.DOTALL)
