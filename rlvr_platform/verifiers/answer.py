@@ -33,7 +33,8 @@ _STATEMENT = re.compile(
 )
 _END_TOKENS = re.compile(r"(?:<\|[^|<>]{1,40}\|>|</s>|<eos>|<end_of_turn>|\s)+$")
 _TURN_END = re.compile(
-    r"(?<=\S)\s*(?:<\|(?:im_end|eot_id|endoftext|end_of_text|end)\|>|</s>|<eos>|<end_of_turn>)"
+    r"(?<=\S)\s*(?:<\|(?:im_end|eot_id|endoftext|end_of_text)\|>|<eos>|<end_of_turn>"
+    r"|</s>(?=\s*(?:<s>|\[INST\]|<\|)))"
 )
 _QED = re.compile(r"\s*\$?\s*(?:\\(?:blacksquare|square|qed|Box)|[■□∎])\s*\$?\s*$")
 _LEAD = re.compile(
@@ -90,7 +91,8 @@ _RETRACTED = re.compile(
 )
 _SUPPOSED = re.compile(r"\b(?:if|suppose|supposing|assume|assuming|whether)\b[^.!?\n]*\Z", re.I)
 _STEP = re.compile(
-    r"\W*(?:(?:(?:now|next|first|so|let's)\b|to\b[^,.]*,)[\s,]*)?"
+    r"\W*(?:(?:(?:now|next|first|so|let's)\b"
+    r"|to (?:set|write|form|build|make|get|begin|start|model)\b[^,.]*,)[\s,]*)?"
     r"(?:let(?!'s)|suppose|assume|consider|try)\b"
     r"(?!.*(?:\b(?:then|so|thus|hence|gives?|get)\b|,.*\bis\b))",
     re.IGNORECASE | re.DOTALL,
@@ -104,6 +106,7 @@ _DENIED = re.compile(r",?\s+(?:and |but )?not\b.*", re.DOTALL)
 _INSTEAD = re.compile(r",\s+(?:and |but )?not\b.*", re.DOTALL)
 _REASONING_END = re.compile(r"</think(?:ing)?>")
 _NEXT_TASK = re.compile(r"\n[ \t]*(?:Question|Problem|Q|Human|User)[ \t]*:")
+_MARKED = re.compile(r"####|answer(?:\*\*)? ?(?:is|:|=)", re.IGNORECASE)
 _NUMBERED_TASK = re.compile(r"\n[ \t]*(?:#{1,6}|\*\*)[ \t]*(?:Question|Problem|Exercise)[ \t]+\d")
 _REASONING_START = re.compile(r"<think(?:ing)?>")
 _SPAN = re.compile(
@@ -184,21 +187,22 @@ def final_answer(completion: str) -> Answer | None:
 
 def _after_reasoning(completion: str) -> str:
     """What follows the reasoning, up to a next task that the policy made up."""
+    reasoning = _REASONING_END.search(completion)
+    turn = _TURN_END.search(completion, reasoning.end() if reasoning else 0)
+    completion = completion[: turn.start()] if turn else completion
     ends = list(_REASONING_END.finditer(completion))
     text = completion[ends[-1].end() :] if ends else completion
-    text = _TURN_END.split(text, maxsplit=1)[0]
     text = _NEXT_TASK.split(_REASONING_START.split(text, maxsplit=1)[0].lstrip(), maxsplit=1)[0]
     text = _up_to_next_number(text).rstrip()
     return text[:-_END] + _QED.sub("", _END_TOKENS.sub("", text[-_END:]))
 
 
 def _up_to_next_number(text: str) -> str:
-    """A numbered task is another one when an answer stands before it."""
-    for heading in _NUMBERED_TASK.finditer(text):
-        before = text[: heading.start()]
-        if any(mark.search(before) for mark in (ANY_BOX, TAG, _STATEMENT)) or "####" in before:
-            return before
-    return text
+    """A numbered task is another one when an answer is marked before it."""
+    marks = [mark.search(text) for mark in (ANY_BOX, TAG, _MARKED)]
+    marked = min((mark.end() for mark in marks if mark), default=len(text))
+    heading = _NUMBERED_TASK.search(text, marked)
+    return text[: heading.start()] if heading else text
 
 
 def _bounded(content: str, rule: str) -> Answer | None:

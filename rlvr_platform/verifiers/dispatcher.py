@@ -209,13 +209,15 @@ class Dispatcher:
         """
         task = worker.tasks[0]
         outcome, extracted, rule, seconds, cpu_s, score = answer
+        # The least patience under which it would have ended: see `_limit`.
+        needed_s = max(float(cpu_s), float(seconds) / (1 + _OFF_CPU))
         if worker.judged and outcome == Outcome.ERROR and rule.startswith(MemoryError.__name__):
             worker.retiring = True
             task.spent += seconds
             self._waiting.give_back([task])
         else:
             task.deliver(outcome, extracted, rule, seconds, score)
-            self._waiting.judged(task, max(cpu_s, seconds / (1 + _OFF_CPU)))
+            self._waiting.judged(task, needed_s)
         worker.tasks.popleft()
         worker.judged += 1
 

@@ -40,6 +40,13 @@ _LONGEST, _TIMES_GOLD = 16_000, 4
 """Characters of an answer, or times the gold answer's. Longer ones are no answers, and not every
 step is linear in them."""
 _OPENED, _CLOSED = re.compile(r"(?<!\\){"), re.compile(r"(?<!\\)}")
+_COUNTED = re.compile(
+    r"\\text\{(-?\d[\d.,]*) (?!.*\b(?:hal(?:f|ves)|thirds?|fourths?|quarters?|fifths?|sixths?"
+    r"|sevenths?|eighths?|ninths?|tenths?|over|times|plus|minus|to|out|of|or|and|divided|mod|dozen|hundred"
+    r"|thousand|million|billion)\b)[a-zA-Z ]+\}"
+)
+"""A gold answer that says what it counts."""
+_WORD = re.compile(r"[a-zA-Z]{2}")
 _SOMETHING = re.compile(r"[^\W_]|\\emptyset|\\infty|\\\{")
 
 
@@ -99,6 +106,8 @@ def _merged(policy: MathVerifier, options: Mapping[str, Any]) -> MathVerifier:
 def _judge(wanted: str, given: str, policy: MathVerifier) -> tuple[bool, str]:
     if wanted == given:
         return True, "same text"
+    if counted := _COUNTED.fullmatch(wanted):
+        wanted = wanted[6:-1] if _WORD.search(given) else counted[1]
     if same_choice(wanted, given):
         return True, "same choice"
     if (equal := same_date(wanted, given)) is not None:

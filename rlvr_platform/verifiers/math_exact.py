@@ -25,6 +25,8 @@ def exact(node: Node) -> Fraction | None:
 
 
 def _exact(node: Node) -> Fraction | None:
+    if node.op not in _KNOWN:
+        return None
     return combined(node, [_exact(arg) for arg in node.args])
 
 
@@ -33,9 +35,7 @@ def combined(node: Node, values: list[Fraction | None]) -> Fraction | None:
     the operation leads elsewhere. Raises TooLarge or ZeroDivisionError."""
     if node.op == "num":
         return node.value
-    if node.op not in ("^", "!", *_RESULTS):
-        return None
-    if any(value is None for value in values):
+    if node.op not in _KNOWN or any(value is None for value in values):
         return None
     return _small(_arithmetic(node.op, *[value for value in values if value is not None]))
 
@@ -57,6 +57,9 @@ _RESULTS: dict[str, Callable[[Fraction, Fraction], Fraction]] = {
     "floor": lambda a, _: Fraction(math.floor(a)),
     "ceil": lambda a, _: Fraction(math.ceil(a)),
 }
+
+
+_KNOWN = frozenset(("num", "^", "!", *_RESULTS))
 
 
 def _exact_power(base: Fraction, exponent: Fraction) -> Fraction | None:

@@ -15,6 +15,8 @@ MAX_DEPTH = 500
 """Nesting that is followed."""
 MAX_LENGTH = 12_000
 """Characters of an expression. A sum is as deep as it has terms: see `RECURSION_LIMIT`."""
+_MAX_DIGITS = 4000
+"""Of a number. Python reads no more than 4300 in less than quadratic time."""
 RECURSION_LIMIT = 30_000
 """What Python's recursion limit has to be for the longest and deepest expression."""
 FUNCTIONS = frozenset(
@@ -231,6 +233,8 @@ class _Reader:
     def _number(self, token: str) -> Node:
         if self.peek() == "_":
             raise NotReadable("a number in another base")
+        if len(token) > _MAX_DIGITS:
+            raise NotReadable("too many digits")
         return number(Fraction(token.rstrip(".") or "0"))
 
     def _command_operand(self, name: str) -> Node:

@@ -98,7 +98,10 @@ AND_OR = (
     r"|(?:third|quarter|fourth|fifth|sixth|seventh|eighth|ninth|tenth)s?)\b)"
 )
 """Between alternatives, and not inside a number in words."""
-_COUNTED = re.compile(r"(-?\d[\d.,]*) ((?:[a-zA-Z]+ ){0,3}[a-zA-Z]{2,})")
+_LEADING_AND = re.compile(
+    r"and (?!(?:an?|half|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
+    r"|[a-z]+teen|[a-z]+ty)\b)(?=\S+ )"
+)
 _AND_OR = re.compile(rf"\s+{AND_OR}\s+")
 _CHOOSE = re.compile(r"\{([^{}]*)\\choose([^{}]*)\}")
 _PRIME = re.compile(r"\^\s*(?:\{\s*((?:\\prime\s*)+)\}|(\\prime))")
@@ -200,15 +203,13 @@ def _text_group(match: re.Match[str]) -> str:
 
 
 def _text(content: str) -> str:
-    if content.startswith("and "):
-        return WORDS["and"] + _text(content.removeprefix("and "))
+    if leading := _LEADING_AND.match(content):
+        return WORDS["and"] + _text(content[leading.end() :])
     content, joint = _without_joint(content.strip())
     if _UNIT_PRODUCT.fullmatch(content):
         return f"\\text{{{content}}}"
     if not re.search(r"[a-zA-Z]{2}", content) or re.fullmatch(r"\\[a-zA-Z]+", content):
         return f" {content} " if len(content) != 1 else content
-    if counted := _COUNTED.fullmatch(content):
-        return f"{counted[1]}\\text{{ {counted[2]}}}"
     words = ", ".join(f"\\text{{{part}}}" for part in content.split(",") if part.strip())
     return words + joint
 

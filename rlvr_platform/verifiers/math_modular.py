@@ -18,8 +18,8 @@ _POINTS = 2
 _BITS = 127
 _EXPONENT_BITS = 4096
 """Of exponents that are worked out."""
-_DEFINED = frozenset(("^", "!", "binom", "mod", "root", "abs", "floor", "ceil"))
-"""Operations that have a value for all operands but 0."""
+_DEFINED = frozenset(("^", "!", "binom", "mod", "abs", "floor", "ceil"))
+"""Operations that have a value for all operands but 0; a factorial for natural numbers."""
 _CONSTANTS = frozenset(("pi", "e", "i"))
 
 
@@ -109,6 +109,10 @@ class _Atoms(_Residues):
     def _other(self, node: Node) -> int:
         if node.op not in _DEFINED and node.name not in _CONSTANTS:
             raise NotRational(node.op)
+        if (value := self._value(node)) is not None:
+            return value.numerator * _inverse(value.denominator) % _prime()
+        if node.op == "!" and not self._is_natural(node.args[0]):
+            raise NotRational("!")
         operands = tuple(map(self.of, node.args))
         if node.op == "^" and (exponent := self._small_integer(node.args[1])) is not None:
             return _power(operands[0], exponent)
@@ -118,6 +122,10 @@ class _Atoms(_Residues):
             n, k = operands
             return self._atoms["binom", n, frozenset((k, (n - k) % _prime()))]
         return self._atoms[node.op, node.name, operands]
+
+    def _is_natural(self, node: Node) -> bool:
+        value = self._value(node)
+        return value is None or (value.denominator == 1 and value >= 0)
 
     def _small_integer(self, node: Node) -> int | None:
         value = self._value(node)

@@ -97,7 +97,7 @@ _PERCENT = re.compile(
 _TAIL = re.compile(
     r"(?P<core>.*?[\d})\]!.]|.*?\\pi|[a-zA-Z](?= |\\text))\s*"
     r"(?P<tail>(?:(?:\\text\{[^{}]*\}|(?<![\\a-zA-Z])[a-zA-Z]{2,}\.?|(?<=[\s/])[a-zA-Z]|/|\\cdot"
-    r"|(?<=\s)\([a-zA-Z][a-zA-Z ,.-]{2,}\))\s*(?:\^\s*\{?-?\d\}?)?\s*)+)"
+    r"|(?<=\s)\([a-zA-Z][a-zA-Z ,.-]{2,}\))(?:\s*\^\s*\{?-?\d\}?)?\s*)+)"
 )
 _HEAD = re.compile(
     r"\\text\{([^{}]*)\}\s*[:=]?\s*(?=\S)|((?:[a-zA-Z]{2,}\s+)*[a-zA-Z]{2,}:?)\s+(?=[-+\d\\(])"
@@ -170,9 +170,9 @@ def opposed(a: str, b: str) -> bool:
 
 
 def _side(text: str, pair: tuple[frozenset[str], frozenset[str]]) -> int | None:
-    """Which of the two directions the words name; None when neither or both."""
-    named = [bool(direction & set(text.lower().split())) for direction in pair]
-    return named.index(True) if sum(named) == 1 else None
+    """Which of the two directions the words name first; None when neither."""
+    one, other = pair
+    return next((int(w in other) for w in text.lower().split() if w in one | other), None)
 
 
 def _without_percent(text: str) -> tuple[str, bool]:

@@ -22,8 +22,8 @@ _DECIMAL = re.compile(
 )
 _POWER_OF_TEN = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)[eE]([-+]?\d+)(?!\w)")
 _REPEATING = re.compile(
-    r"(?<!\d)(\d{0,40})\.(\d{0,40})(?:\\dot\s*\{?(\d)\}?(\d*)\\dot\s*\{?(\d)\}?"
-    r"|\\(?:overline|bar|dot)\s*\{(\d+)\}|\((\d+)\)|\\dot\s*(\d))"
+    r"(?<!\d)(\d{0,40})\.(\d{0,40})(?:\\dot\s*\{?(\d)\}?(\d{0,100})\\dot\s*\{?(\d)\}?"
+    r"|\\(?:overline|bar|dot)\s*\{(\d{1,100})\}|\((\d{1,100})\)|\\dot\s*(\d))"
 )
 _CONTINUED = re.compile(r"(?<!\d)(\d{0,40})\.(\d{1,60}?)(?:\\ldots|\.\.\.)\s*$")
 _IN_BASE = re.compile(r"\(?([0-9A-Fa-f]+)\)?_\s*\{?\s*(?:\\text\{\s*)?(\d+|[a-z]{3,7})\s*\}*")

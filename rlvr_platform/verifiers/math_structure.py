@@ -13,8 +13,8 @@ from rlvr_platform.verifiers.math_expression import FUNCTIONS
 from rlvr_platform.verifiers.math_text import without_separators
 
 MAX_ITEMS = 20_000
-MAX_NESTING = 1000
-"""Brackets inside brackets that are taken apart, at a cost of their number squared."""
+MAX_NESTED = 2_000_000
+"""Tokens times the depth of brackets, which is what taking an answer apart costs."""
 MAX_SIGNS = 4
 """Plus-minus signs of one expression that are written out."""
 _OPEN, _CLOSE = {"(", "[", "{", "\\{"}, {")", "]", "}", "\\}"}
@@ -113,7 +113,7 @@ def _shape(text: str) -> Shape:
     if not re.search(r"[,;:=<>(\[{|\\]", text):
         return _plain(text)
     tokens = _Tokens(text)
-    if tokens.depth > MAX_NESTING:
+    if tokens.depth * len(tokens.tokens) > MAX_NESTED:
         return _plain(text)
     parts, found = tokens.listed()
     if 1 < len(parts) <= MAX_ITEMS:

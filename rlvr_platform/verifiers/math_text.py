@@ -25,13 +25,14 @@ _WORD = re.compile(
     + "|".join(sorted(WORDS.keys() - {"and", "or"}, key=len, reverse=True))
     + r")(?![a-zA-Z])"
 )
-_CAPITALS = re.compile(r"(?!AND |NOT )[A-Z]{3,}(?:,? [A-Z]{3,})+")
+_CAPITALS = re.compile(r"(?!AND |OR |NOT )[A-Z]{2,}(?:,? [A-Z]{2,})+")
+_CAPITAL_JOINT = re.compile(r"(?<=[\d)}]) (AND|OR) (?=[-\w\\(\[])")
 _JOINED = re.compile(rf",?\s*{AND_OR}")
 _ONE_DOLLAR = re.compile(r"^([^$]*)\$(?=\s*[\d.][^$]*$)")
 _GLUED = re.compile(
     r"(?<![\\a-zA-Z])(sqrt|pi|sin|cos|tan|ln|log|exp)(?=[\d(\\])|(?<=\d)(sqrt|pi)\b"
 )
-_LOST_BACKSLASH = re.compile(r"(?<![\\a-zA-Z])[dt]?(?=frac\{|sqrt\{)")
+_LOST_BACKSLASH = re.compile(r"(?<![\\a-zA-Z])(?:[dt]?(?=frac\{)|(?=sqrt\{))")
 _ASCII = (
     ("**", "^"),
     ("<=", "\\le "),
@@ -43,7 +44,7 @@ _ASCII = (
 _CALLED_ROOT = re.compile(r"\\sqrt(\[\d\])?\s*\(")
 _THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,]*\d)")
 _SPACED_THOUSANDS = re.compile(r"(?<![\d.])[1-9]\d{0,2}(?: \d{3})+(?!\d| ?/)")
-_THIN_THOUSANDS = re.compile(r"(?<=\d)(?:,?\\[,!:;]|\{,\}|\\ |\s?\{\s?,\s?\}\s?)(?=\d{3}(?!\d))")
+_THIN_THOUSANDS = re.compile(r"(?<=\d)(?:,?\\!|\\[,:;]|\{,\}|\\ |\s?\{\s?,\s?\}\s?)(?=\d{3}(?!\d))")
 _MIXED = re.compile(r"(?<![\d./^}])(\d+) +(\d+)/(\d+)(?![\d/])")
 _DECIMAL_COMMA = re.compile(r"^(-?0),(\d+)$")
 _TIMES_TEN = re.compile(r"(?<=\d) ?x ?(?=10 ?\^)")
@@ -125,6 +126,7 @@ def _combinations(match: re.Match[str]) -> str:
 
 def _words(text: str) -> str:
     text = " ".join(_ONE_DOLLAR.sub(rf"\1{DOLLAR}", text).replace("$", " ").split())
+    text = _CAPITAL_JOINT.sub(lambda match: match[0].lower(), text)
     text = _JOINED.sub(r" \\\1 ", text)
     if not re.search(r"[a-zA-Z]{2}", text):
         return text

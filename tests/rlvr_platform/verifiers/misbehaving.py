@@ -102,6 +102,7 @@ ACTIONS = {
     "flood": _flood,
     "flood the channel": lambda _: os.write(_channel(), b"x" * (1 << 22)),
     "garble the channel": lambda _: os.write(_channel(), b"[1, 2]\n{}\n\xff\n"),
+    "half an answer": lambda _: os.write(_channel(), b'["correct","","",0.1,null,null]\n'),
     "recursion in C": _recurse_in_c,
     "leave daemon": _leave_daemon,
     "fork": _fork,

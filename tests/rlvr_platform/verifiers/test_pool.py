@@ -140,6 +140,7 @@ def test_options_reach_the_verifier_only_if_they_can_travel(exact_pool):
         ("recursion", "RecursionError"),
         ("recursion in C", "died of SIGSEGV, twice"),
         ("garble the channel", "into the answer channel of its process, twice"),
+        ("half an answer", "into the answer channel of its process, twice"),
         ("flood the channel", "into the answer channel of its process, twice"),
     ],
 )
