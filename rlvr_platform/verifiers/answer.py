@@ -33,8 +33,8 @@ _STATEMENT = re.compile(
 )
 _END_TOKENS = re.compile(r"(?:<\|[^|<>]{1,40}\|>|</s>|<eos>|<end_of_turn>|\s)+$")
 _TURN_END = re.compile(
-    r"(?<=\S)\s*(?:<\|(?:im_end|eot_id|endoftext|end_of_text)\|>|<eos>|<end_of_turn>"
-    r"|</s>(?=\s*(?:<s>|\[INST\]|<\|)))"
+    r"<(?:\|(?:im_end|eot_id|endoftext|end_of_text)\|>|eos>|end_of_turn>"
+    r"|/s>(?=\s*(?:<s>|\[INST\]|<\|)))"
 )
 _QED = re.compile(r"\s*\$?\s*(?:\\(?:blacksquare|square|qed|Box)|[■□∎])\s*\$?\s*$")
 _LEAD = re.compile(
@@ -188,8 +188,10 @@ def final_answer(completion: str) -> Answer | None:
 def _after_reasoning(completion: str) -> str:
     """What follows the reasoning, up to a next task that the policy made up."""
     reasoning = _REASONING_END.search(completion)
-    turn = _TURN_END.search(completion, reasoning.end() if reasoning else 0)
-    completion = completion[: turn.start()] if turn else completion
+    begin = reasoning.end() if reasoning else 0
+    turn = _TURN_END.search(completion, begin)
+    if turn and completion[begin : turn.start()].strip():
+        completion = completion[: turn.start()]
     ends = list(_REASONING_END.finditer(completion))
     text = completion[ends[-1].end() :] if ends else completion
     text = _NEXT_TASK.split(_REASONING_START.split(text, maxsplit=1)[0].lstrip(), maxsplit=1)[0]
@@ -199,6 +201,8 @@ def _after_reasoning(completion: str) -> str:
 
 def _up_to_next_number(text: str) -> str:
     """A numbered task is another one when an answer is marked before it."""
+    if not _NUMBERED_TASK.search(text):
+        return text
     marks = [mark.search(text) for mark in (ANY_BOX, TAG, _MARKED)]
     marked = min((mark.end() for mark in marks if mark), default=len(text))
     heading = _NUMBERED_TASK.search(text, marked)
