@@ -40,12 +40,12 @@ _LONGEST, _TIMES_GOLD = 16_000, 4
 """Characters of an answer, or times the gold answer's. Longer ones are no answers, and not every
 step is linear in them."""
 _OPENED, _CLOSED = re.compile(r"(?<!\\){"), re.compile(r"(?<!\\)}")
-_COUNTED = re.compile(
-    r"\\text\{(-?\d[\d.,]*) (?!.*\b(?:hal(?:f|ves)|thirds?|fourths?|quarters?|fifths?|sixths?"
-    r"|sevenths?|eighths?|ninths?|tenths?|over|times|plus|minus|to|out|of|or|and|divided|mod|dozen|hundred"
-    r"|thousand|million|billion)\b)[a-zA-Z ]+\}"
+_NO_NOUNS = (
+    "half|halves|thirds?|fourths?|quarters?|fifths?|sixths?|sevenths?|eighths?|ninths?|tenths?"
+    "|over|times|plus|minus|to|out|of|or|and|divided|mod|dozen|hundred|thousand|million|billion"
 )
-"""A gold answer that says what it counts."""
+_COUNTED = re.compile(rf"\\text\{{((-?\d[\d.,]*) (?!.*\b(?:{_NO_NOUNS})\b)[a-zA-Z ]+)\}}")
+"""A gold answer that says what it counts: the whole, and the number."""
 _WORD = re.compile(r"[a-zA-Z]{2}")
 _SOMETHING = re.compile(r"[^\W_]|\\emptyset|\\infty|\\\{")
 
@@ -107,7 +107,7 @@ def _judge(wanted: str, given: str, policy: MathVerifier) -> tuple[bool, str]:
     if wanted == given:
         return True, "same text"
     if counted := _COUNTED.fullmatch(wanted):
-        wanted = wanted[6:-1] if _WORD.search(given) else counted[1]
+        wanted = counted[1] if _WORD.search(given) else counted[2]
     if same_choice(wanted, given):
         return True, "same choice"
     if (equal := same_date(wanted, given)) is not None:
